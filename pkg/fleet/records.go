@@ -42,12 +42,15 @@ type Head struct {
 	Nonce  string `json:"nonce"`
 }
 
+// ErrNewerSchema: the record was written by a later version of this program.
+var ErrNewerSchema = errors.New("written by a newer version of this program")
+
 func (h Head) check() error {
 	switch {
 	case h.Schema <= 0:
 		return errors.New("no schema number")
 	case h.Schema > Schema:
-		return fmt.Errorf("schema %d is newer than this program's %d: upgrade it", h.Schema, Schema)
+		return fmt.Errorf("schema %d, this program knows %d: %w", h.Schema, Schema, ErrNewerSchema)
 	}
 	return nil
 }
