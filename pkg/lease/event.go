@@ -170,10 +170,11 @@ type Effect interface{ effect() }
 
 // Requests.
 type (
-	// Get reads one object.
+	// Get reads one object, unless it still has IfNoneMatch.
 	Get struct {
-		Op  uint64
-		Key string
+		Op          uint64
+		Key         string
+		IfNoneMatch bucket.ETag
 	}
 	// Put writes one object, once.
 	Put struct {

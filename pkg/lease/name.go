@@ -77,7 +77,8 @@ type NameView struct {
 	Rec     *fleet.Session // nil unless a readable record is there
 	Seen    Instant        // when this version was first seen
 	Writing Write          // a write that is in flight or of unknown fate; 0: none
-	Epoch   uint64  // the highest epoch ever seen
+	Epoch   uint64         // the highest epoch ever seen
+	Next    uint64         // the epoch that a claim would get
 }
 
 // Name returns the view of a name; the zero view if nothing is known.
@@ -86,11 +87,20 @@ func (m *Machine) Name(id string) NameView {
 	if n == nil {
 		return NameView{}
 	}
-	v := NameView{Claim: m.claim(n), Held: n.held, Rec: n.rec, Seen: n.seenAt, Epoch: n.maxEpoch}
+	v := NameView{Claim: m.claim(n), Held: n.held, Rec: n.rec, Seen: n.seenAt, Epoch: n.maxEpoch, Next: m.nextEpoch(n)}
 	if n.write != nil {
 		v.Writing = n.write.kind
 	}
 	return v
+}
+
+// nextEpoch is above every epoch that the name was ever seen with and, where
+// there is no record, above those that retention has forgotten.
+func (m *Machine) nextEpoch(n *name) uint64 {
+	if n.known != knownPresent {
+		return max(n.maxEpoch, m.floor) + 1
+	}
+	return max(n.maxEpoch, n.rec.Epoch) + 1
 }
 
 func (m *Machine) name(id string) *name {

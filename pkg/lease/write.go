@@ -37,15 +37,11 @@ func (m *Machine) submit(e Submit) {
 	case n.known == knownAbsent:
 		w.base = ""
 	}
-	if n.known == knownPresent {
+	switch {
+	case e.Kind.raisesEpoch():
+		w.rec.Epoch = m.nextEpoch(n)
+	case n.known == knownPresent:
 		w.rec.Epoch = n.rec.Epoch
-	}
-	if e.Kind.raisesEpoch() {
-		w.rec.Epoch = n.maxEpoch
-		if n.known != knownPresent {
-			w.rec.Epoch = max(w.rec.Epoch, m.floor)
-		}
-		w.rec.Epoch++
 	}
 	if e.Kind == WriteRelease || e.Kind == WriteFinal {
 		w.rec.Owner, w.rec.OwnerName, w.rec.Incarnation, w.rec.OwnerTTLMillis, w.rec.Endpoint = "", "", 0, 0, ""
