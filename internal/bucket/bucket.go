@@ -137,6 +137,21 @@ func (c Condition) Validate() error {
 	return nil
 }
 
+// Holds reports whether the condition holds for an object with this ETag;
+// "" stands for an absent one.
+func (c Condition) Holds(stored ETag) bool {
+	switch c.kind {
+	case condAlways:
+		return true
+	case condAbsent:
+		return stored == ""
+	case condMatch:
+		return stored != "" && stored == c.etag
+	default:
+		return false
+	}
+}
+
 func (c Condition) String() string {
 	switch c.kind {
 	case condAbsent:
