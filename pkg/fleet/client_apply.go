@@ -385,4 +385,3 @@ func (c *Client) session(ctx context.Context, name string) (*Session, error) {
 	}
 	return DecodeSession(name, obj.Body)
 }
-
