@@ -42,9 +42,6 @@ type Head struct {
 	Nonce  string `json:"nonce"`
 }
 
-// ErrNewerSchema: the record was written by a later version of this program.
-var ErrNewerSchema = errors.New("written by a newer version of this program")
-
 func (h Head) check() error {
 	switch {
 	case h.Schema <= 0:
@@ -145,6 +142,8 @@ type Capacity struct {
 	MaxSessions int            `json:"max_sessions,omitzero"`
 	Sessions    int            `json:"sessions,omitzero"` // running now
 	Jobs        int            `json:"jobs,omitzero"`     // running now
+
+	Unknown jsontext.Value `json:",embed"`
 }
 
 // DesiredState says whether a name should exist.
@@ -176,12 +175,16 @@ type Intent struct {
 	Seq   uint64 `json:"seq"`
 	Verb  Verb   `json:"verb"`
 	Epoch uint64 `json:"epoch,omitzero"` // for evict: the epoch it is meant for
+
+	Unknown jsontext.Value `json:",embed"`
 }
 
 // Alarm is the one alarm a name can have. Its own Seq lets it be re-armed.
 type Alarm struct {
 	Seq uint64    `json:"seq"`
 	At  time.Time `json:"at,omitzero"` // zero: cleared
+
+	Unknown jsontext.Value `json:",embed"`
 }
 
 // Desired is desired/<name>: what operators want.
@@ -239,9 +242,12 @@ type Exit struct {
 	Reason  string    `json:"reason,omitempty"`
 	At      time.Time `json:"at,omitzero"` // the owner's wall clock, for people
 	CPUMsec int64     `json:"cpu_ms,omitzero"`
+
+	Unknown jsontext.Value `json:",embed"`
 }
 
 // Lineage names the memory a snapshot descends from: a cold boot of uid at epoch.
+// It is an identity, compared with ==, and closed: it never gains a field.
 type Lineage struct {
 	UID   string `json:"uid"`
 	Epoch uint64 `json:"epoch"`
@@ -253,6 +259,8 @@ type Snapshot struct {
 	Node    string    `json:"node"`
 	Lineage Lineage   `json:"lineage"`
 	Since   time.Time `json:"since,omitzero"`
+
+	Unknown jsontext.Value `json:",embed"`
 }
 
 // Session is sessions/<name>: who owns the name, and since which epoch. It is

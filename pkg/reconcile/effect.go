@@ -36,6 +36,8 @@ type (
 		Err error
 		// Refused: it can never be done here, as opposed to not now.
 		Refused bool
+		// Withdrawn: it was not begun, because its token no longer held.
+		Withdrawn bool
 	}
 	// RunChanged tells that a run ended, or is otherwise another than was known.
 	RunChanged struct{ Run runtime.Workload }

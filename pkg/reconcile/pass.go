@@ -332,6 +332,7 @@ func (m *Machine) opDone(e OpDone) {
 	}
 	op := it.op
 	switch {
+	case e.Withdrawn:
 	case op.kind == OpRemove && e.Err == nil:
 		it.dropRun(op.instance)
 	case e.Err == nil:
@@ -341,7 +342,7 @@ func (m *Machine) opDone(e OpDone) {
 	default:
 		m.opFailed(it, op, e)
 	}
-	if e.Err == nil && op.action.Event != nil {
+	if e.Err == nil && !e.Withdrawn && op.action.Event != nil {
 		ev := *op.action.Event
 		if ev.Type != EventFenced || it.fencedAt != ev.Epoch {
 			m.tell(ev)
