@@ -171,29 +171,30 @@ type Event struct {
 }
 
 // EventType is the kind of an event.
-type EventType string
+type EventType = fleet.EventType
 
-// The types of events.
+// The types of events that this package tells.
 const (
-	EventClaimed   EventType = "CLAIMED"
-	EventStarted   EventType = "STARTED"
-	EventExited    EventType = "EXITED"
-	EventPaused    EventType = "PAUSED"
-	EventResumed   EventType = "RESUMED"
-	EventStopped   EventType = "STOPPED"
-	EventReleased  EventType = "RELEASED"
-	EventFenced    EventType = "FENCED"
-	EventDegraded  EventType = "DEGRADED"
-	EventHeld      EventType = "HELD"
-	EventOrphaned  EventType = "ORPHANED"
-	EventLapsed    EventType = "LAPSED"
-	EventRenewed   EventType = "RENEWED"
-	EventJoined    EventType = "JOINED"
-	EventNodeLost  EventType = "NODE_FENCED"
-	EventCompleted EventType = "COMPLETED"
-	EventFailed    EventType = "FAILED"
+	EventClaimed   = fleet.EventClaimed
+	EventStarted   = fleet.EventStarted
+	EventExited    = fleet.EventExited
+	EventPaused    = fleet.EventPaused
+	EventResumed   = fleet.EventResumed
+	EventStopped   = fleet.EventStopped
+	EventReleased  = fleet.EventReleased
+	EventFenced    = fleet.EventFenced
+	EventDegraded  = fleet.EventDegraded
+	EventHeld      = fleet.EventHeld
+	EventOrphaned  = fleet.EventOrphaned
+	EventLapsed    = fleet.EventLapsed
+	EventJoined    = fleet.EventJoined
+	EventCompleted = fleet.EventCompleted
+	EventFailed    = fleet.EventFailed
+	EventDeleted   = fleet.EventDeleted
+
+	EventRenewed   EventType = "RENEWED"     // confirmed again after LAPSED
+	EventNodeLost  EventType = "NODE_FENCED" // this node fenced a silent one
 	EventCancelled EventType = "CANCELLED"
 	EventTimedOut  EventType = "TIMED_OUT"
-	EventDeleted   EventType = "DELETED"
-	EventBehind    EventType = "BEHIND"
+	EventBehind    EventType = "BEHIND" // the bucket is older than the journal
 )
