@@ -197,3 +197,12 @@ func readLease(dir string) lease.Instant {
 	}
 	return f.Confirmed
 }
+
+// about reports whether an encoded event is about name; every one is about "".
+func about(event []byte, name string) bool {
+	if name == "" {
+		return true
+	}
+	var e fleet.Event
+	return json.Unmarshal(event, &e) == nil && e.Name == name
+}
