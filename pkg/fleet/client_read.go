@@ -314,3 +314,19 @@ func ownReason(v *View) string {
 	}
 	return Explain(v, nil).Reason
 }
+
+// ListNames lists the names that have a desired record, without reading them:
+// deleted ones are among them.
+func (c *Client) ListNames(ctx context.Context) ([]string, error) {
+	listing, err := c.list(ctx, PrefixDesired)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range listing.Entries {
+		if name := strings.TrimPrefix(e.Key, PrefixDesired); CheckName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
