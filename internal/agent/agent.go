@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/barista-fleet/barista/internal/api"
@@ -45,10 +46,23 @@ type Config struct {
 	Version     string
 	Log         *slog.Logger
 
+	// DrainOnExit gives the names up before Run returns, instead of leaving the
+	// workloads running.
+	DrainOnExit bool
+	drain       drainMode
+
 	// WallShift moves the wall clock, and only it. It is a test's way to show
 	// that no decision about ownership depends on it.
 	WallShift time.Duration
 }
+
+type drainMode uint8
+
+const (
+	drainNever drainMode = iota
+	drainAtExit
+	drainAtStart
+)
 
 // Bounds and defaults of a node.
 const (
@@ -78,6 +92,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxSessions == 0 {
 		c.MaxSessions = reconcile.DefaultMaxSessions
+	}
+	if c.DrainOnExit && c.drain == drainNever {
+		c.drain = drainAtExit
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -136,20 +153,50 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	served := make(chan error, 1)
 	go func() { served <- api.NewServer(a, apiCfg).Serve(actx, listener) }()
 	a.log.Info("started", "node", cfg.NodeName, "node_id", a.book.id.NodeID, "store", a.store.Description(), "data_dir", cfg.DataDir, "runtime", a.driver.Info().Driver)
-	err = a.loop.Run(ctx, start)
+	err = a.runLoop(ctx, start)
 	stop()
 	serr := <-served
 	var fatal *reconcile.FatalError
 	switch {
-	case ctx.Err() != nil:
-		a.log.Info("stopped; workloads go on", "node", cfg.NodeName)
-		return serr
 	case errors.As(err, &fatal):
 		return errors.Join(a.explain(fatal), serr)
 	case errors.Is(err, reconcile.ErrLeft):
+		a.log.Info("drained: nothing runs here and no name is held", "node", cfg.NodeName)
+		return serr
+	case ctx.Err() != nil:
+		a.log.Info("stopped; workloads go on", "node", cfg.NodeName)
 		return serr
 	}
 	return errors.Join(err, serr)
+}
+
+// runLoop runs the loop and, beside it, what moves events to the bucket. A drain
+// outlives ctx: it ends when the node has left, or by a second signal.
+func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
+	lctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() {
+		if a.cfg.drain == drainAtStart {
+			a.loop.Input(lctx, reconcile.Drain{On: true, Leave: true})
+		}
+		<-ctx.Done()
+		if a.cfg.drain != drainAtExit {
+			stop()
+			return
+		}
+		a.log.Info("draining before the end", "node", a.cfg.NodeName)
+		a.loop.Input(lctx, reconcile.Drain{On: true, Leave: true})
+	})
+	if a.local == nil {
+		u := &uploader{a: a}
+		wg.Go(func() { u.run(lctx) })
+	}
+	err := a.loop.Run(lctx, start)
+	stop()
+	return err
 }
 
 // explain names the buckets in the words of the command line.
@@ -230,6 +277,11 @@ func (a *Agent) openDriver(ctx context.Context, state journal.State) (*process.D
 		return nil, nil, errors.New("the process runtime does not isolate workloads, and whoever can write the bucket chooses them: " +
 			"ask for it by name with --runtime process")
 	}
+	return a.newDriver(ctx)
+}
+
+// newDriver opens the process driver and asks it what runs here.
+func (a *Agent) newDriver(ctx context.Context) (*process.Driver, []runtime.Workload, error) {
 	driver, err := process.New(process.Config{
 		Dir: filepath.Join(a.cfg.DataDir, runDirName), ShimPath: a.cfg.ShimPath, Logger: a.log, CgroupParent: a.cfg.Cgroup,
 	})

@@ -48,8 +48,9 @@ type (
 		Op  uint64
 		Err error
 	}
-	// Drain begins or ends giving names up.
-	Drain struct{ On bool }
+	// Drain begins or ends giving names up. With Leave the node leaves its fleet
+	// once nothing is held and nothing runs.
+	Drain struct{ On, Leave bool }
 )
 
 // Effect is something that the machine wants done: one of the types below, or a

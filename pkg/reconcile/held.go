@@ -17,6 +17,9 @@ func decideHeld(node Node, n Name) Action {
 	if n.unwanted() {
 		return giveUp(n, alive, run, fleet.PhasePending, "deleted", EventDeleted, n.Desired.Intent.Seq)
 	}
+	if node.Draining && !(has && !alive && rec.Phase != fleet.PhaseBackoff && !rec.Phase.Parked()) {
+		return drain(n, alive, run) // a run that ended by itself is reported first
+	}
 	if alive && (run.Epoch != rec.Epoch || run.Incarnation != rec.Incarnation) {
 		// The token first: whatever goes on from here goes on under the new one.
 		return operate(OpSetEpoch, run, "the name was re-claimed: its fencing token rises", nil)
@@ -73,6 +76,18 @@ func giveUp(n Name, alive bool, run runtime.Workload, phase fleet.Phase, why str
 		rec.Exit = run.Exit
 	}
 	return Action{Kind: Write, Write: lease.WriteRelease, Record: rec, Reason: why, Event: n.event(t, "%s", why)}
+}
+
+// drain gives a name up because its node is being emptied. What was parked stays
+// parked elsewhere; memory that was paused here does not move.
+func drain(n Name, alive bool, run runtime.Workload) Action {
+	switch n.record().Phase {
+	case fleet.PhaseStopped:
+		return giveUp(n, alive, run, fleet.PhaseStopped, "stopped; its node was drained", EventReleased, 0)
+	case fleet.PhasePaused:
+		return giveUp(n, alive, run, fleet.PhaseStopped, "its node was drained: its paused memory is gone", EventDegraded, 0)
+	}
+	return giveUp(n, alive, run, fleet.PhasePending, "its node was drained", EventReleased, 0)
 }
 
 // obey carries out an intent, step by step: each call finds the next one, and the

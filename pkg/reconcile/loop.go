@@ -118,16 +118,19 @@ func (l *Loop) Run(ctx context.Context, start Start) error {
 }
 
 func (l *Loop) init() {
-	l.inbox, l.slots = make(chan Input, inboxSize), make(chan struct{}, maxRequests)
 	if l.calls == nil {
-		l.calls = make(chan func(*Machine))
+		l.Prepare()
 	}
+	l.slots = make(chan struct{}, maxRequests)
 	l.publish.ch = make(chan Publish, 1)
 	l.bell.ch = make(chan lease.Ring, inboxSize)
 }
 
-// Prepare must be called before Run by those who will call Do from other goroutines.
-func (l *Loop) Prepare() { l.calls = make(chan func(*Machine)) }
+// Prepare must be called before Run where Do and Input are called from other
+// goroutines.
+func (l *Loop) Prepare() {
+	l.calls, l.inbox = make(chan func(*Machine)), make(chan Input, inboxSize)
+}
 
 // Do calls f with the machine, between two steps.
 func (l *Loop) Do(ctx context.Context, f func(*Machine)) error {
@@ -223,7 +226,11 @@ func (l *Loop) tell(events []Event) {
 		case EventFenced, EventDegraded, EventLapsed, EventOrphaned, EventHeld, EventBehind, EventNodeLost, EventFailed:
 			level = slog.LevelWarn
 		}
-		l.Log.Log(context.Background(), level, strings.ToLower(string(e.Type)), KeyName, e.Name, KeyEpoch, e.Epoch, KeyMessage, e.Message)
+		attrs := []slog.Attr{slog.String(KeyMessage, e.Message)}
+		if e.Name != "" {
+			attrs = append(attrs, slog.String(KeyName, e.Name), slog.Uint64(KeyEpoch, e.Epoch))
+		}
+		l.Log.LogAttrs(context.Background(), level, strings.ToLower(string(e.Type)), attrs...)
 		if l.Told != nil {
 			l.Told(e)
 		}

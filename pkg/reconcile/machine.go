@@ -140,6 +140,7 @@ type Machine struct {
 	published Publish
 	raiseOK   bool
 	draining  bool
+	leaving   bool // leave when drained
 	node      Node // as of the last pass
 	batch     Batch
 	fatal     bool
@@ -205,12 +206,13 @@ func (m *Machine) Step(now lease.Instant, wall time.Time, in Input) []Effect {
 	case Runs:
 		m.setRuns(e.Runs)
 	case Drain:
-		m.draining = e.On
+		m.draining, m.leaving = e.On, e.On && e.Leave
 	}
 	if m.started && !m.fatal {
 		m.advanceSync()
 		m.pass()
 		m.permitRaise()
+		m.leaveWhenEmpty()
 		m.publish()
 	}
 	m.flush()
@@ -390,6 +392,30 @@ func (m *Machine) permitRaise() {
 		m.raiseOK = ok
 		m.lease(lease.AllowRaise{OK: ok})
 	}
+}
+
+// leaveWhenEmpty takes a drained node out of its fleet. What still runs, or may
+// still be written, keeps it in: its claims fall at the instant it leaves.
+func (m *Machine) leaveWhenEmpty() {
+	if !m.leaving || len(m.recovering) > 0 || !m.own.CanAct() || !m.sync.fresh {
+		return
+	}
+	for name, it := range m.items {
+		v := m.own.Name(name)
+		if v.Held || v.Writing != 0 || it.op != nil || it.alive() {
+			return
+		}
+	}
+	m.leaving = false
+	if !m.cfg.Fleet {
+		m.emit(Gone{})
+		return
+	}
+	m.lease(lease.Leave{})
+}
+
+func (it *item) alive() bool {
+	return slices.ContainsFunc(it.runs, func(r runtime.Workload) bool { return !r.State.Dead() })
 }
 
 func (m *Machine) publish() {

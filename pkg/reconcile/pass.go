@@ -125,10 +125,6 @@ func (m *Machine) settled(it *item, n Name) {
 	if !m.recovering[it.name] || n.Op != 0 || n.View.Writing != 0 {
 		return
 	}
-	alive := false
-	for _, r := range n.Runs {
-		alive = alive || !r.State.Dead()
-	}
 	switch n.View.Claim {
 	case lease.ClaimUnknown, lease.ClaimOurs, lease.ClaimOursOld:
 		if !n.View.Held {
@@ -136,7 +132,7 @@ func (m *Machine) settled(it *item, n Name) {
 		}
 	case lease.ClaimBehind, lease.ClaimUnreadable, lease.ClaimMissing:
 	default:
-		if alive && !n.View.Held {
+		if it.alive() && !n.View.Held {
 			return
 		}
 	}

@@ -36,8 +36,8 @@ type NameStatus struct {
 	Runs               []runtime.Workload
 }
 
-// Snapshot describes the node now.
-func (m *Machine) Snapshot() Snapshot {
+// Head describes the node now, without its names.
+func (m *Machine) Head() Snapshot {
 	s := Snapshot{
 		NodeID: m.cfg.NodeID, FleetID: m.sync.fleetID, State: m.own.State(), Incarnation: m.own.Incarnation(),
 		Now: m.now, Deadline: m.own.Deadline(), Fresh: m.sync.fresh, Recovering: len(m.recovering), Operations: m.running,
@@ -48,6 +48,12 @@ func (m *Machine) Snapshot() Snapshot {
 	case !m.sync.fresh:
 		s.Reason = "the bucket did not answer the last look"
 	}
+	return s
+}
+
+// Snapshot describes the node and every name it knows of.
+func (m *Machine) Snapshot() Snapshot {
+	s := m.Head()
 	for _, name := range slices.Sorted(maps.Keys(m.items)) {
 		it, v := m.items[name], m.own.Name(name)
 		n := NameStatus{Name: name, Held: v.Held, Claim: v.Claim, Decision: it.action.Kind, Reason: it.action.Reason, Runs: slices.Clone(it.runs)}
