@@ -57,6 +57,14 @@ func NewClient(path string) (*Client, error) {
 	}}, nil
 }
 
+// errSilent ends a call that the agent does not answer: it is stopped, or hangs.
+var errSilent = fmt.Errorf("no answer within %v", requestTimeout)
+
+// bounded bounds a call that should take milliseconds.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, requestTimeout, errSilent)
+}
+
 // Description implements bucket.Store.
 func (c *Client) Description() string { return "this machine (" + c.path + ")" }
 
@@ -65,7 +73,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Status asks how the agent is.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var status Status
 	err := c.call(ctx, "status", http.MethodGet, "/v1/status", nil, nil, &status)
@@ -211,9 +219,11 @@ func (c *Client) answerError(ctx context.Context, op string, resp *http.Response
 // request cannot have arrived.
 func (c *Client) transportError(ctx context.Context, op string, err error) error {
 	e := &Error{Op: op, Code: CodeUnreachable, Message: err.Error(), Retryable: true, Err: err}
-	if ctx.Err() != nil {
-		e.Code, e.Err = CodeTimeout, context.Cause(ctx)
-		e.Message = context.Cause(ctx).Error()
+	if cause := context.Cause(ctx); cause != nil {
+		e.Err, e.Message = cause, cause.Error()
+		if !errors.Is(cause, errSilent) {
+			e.Code = CodeTimeout // the caller's own limit says nothing about the agent
+		}
 	}
 	var dial *net.OpError
 	if !errors.As(err, &dial) || dial.Op != "dial" {

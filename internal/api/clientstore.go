@@ -43,7 +43,7 @@ func (c *Client) Get(ctx context.Context, key string, ifNoneMatch bucket.ETag) (
 	if err := bucket.CheckKey(key); err != nil {
 		return bucket.Object{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	fail := func(err error) (bucket.Object, error) { return bucket.Object{}, storeError("get", key, err) }
 	header := http.Header{}
@@ -95,7 +95,7 @@ func (c *Client) Put(ctx context.Context, key string, body []byte, cond bucket.C
 	if err := ctx.Err(); err != nil {
 		return bucket.PutResult{Outcome: bucket.Rejected, Err: &bucket.Error{Op: "put", Key: key, Err: err}}
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	header := http.Header{"Content-Type": {uploadType}}
 	if etag, ok := cond.WantMatch(); ok {
@@ -136,7 +136,7 @@ func (c *Client) List(ctx context.Context, prefix string) (bucket.Listing, error
 	if err := bucket.CheckPrefix(prefix); err != nil {
 		return bucket.Listing{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	// Entries is null in any answer that is no listing, whose absence of keys
 	// would otherwise read as "there are none".
@@ -165,7 +165,7 @@ func (c *Client) Delete(ctx context.Context, key string) error {
 	if err := bucket.CheckKey(key); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	if err := c.call(ctx, "delete", http.MethodDelete, objectPath(key), nil, nil, nil); err != nil {
 		return storeError("delete", key, err)

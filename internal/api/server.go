@@ -218,7 +218,10 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 				Outcome: bucket.Rejected.String(), Err: err,
 			}
 		}
-		return nil, &Error{Code: CodeTimeout, Message: "reading the body: " + err.Error(), Err: err}
+		return nil, &Error{
+			Code: CodeTimeout, Message: "reading the body: " + err.Error(), Retryable: true,
+			Outcome: bucket.Rejected.String(), Err: err,
+		}
 	}
 	// The deadline would otherwise end the request's context: net/http goes on
 	// reading to notice a client that hangs up.
@@ -249,7 +252,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 	err = s.agent.Logs(r.Context(), req, frameWriter{out, frameStdout}, frameWriter{out, frameStderr})
 	err = stopReason(r.Context(), err)
 	if err == nil {
-		return out.frame(frameEnd, nil)
+		return s.ended(out.frame(frameEnd, nil))
 	}
 	if !out.started {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 	bolterr "go.etcd.io/bbolt/errors"
@@ -208,7 +209,7 @@ func (j *Journal) tryGroup(group []*Ticket) error {
 			need *= 2
 		}
 		if !grown {
-			return &Error{Op: "commit", Kind: ErrDiskFull, Err: err, Hint: hintDiskFull}
+			return &Error{Op: "commit", Kind: ErrDiskFull, Err: syscall.ENOSPC, Hint: hintDiskFull}
 		}
 	}
 }
