@@ -79,8 +79,8 @@ func Leave(ctx context.Context, cfg Config, forget bool) (err error) {
 	return a.forget()
 }
 
-// forget clears what ties the data directory to a fleet. The next start makes a
-// new node of it.
+// forget clears what ties the data directory to a fleet. It keeps its node id:
+// nothing of the old fleet is known to the next one.
 func (a *Agent) forget() error {
 	state, err := a.j.Load()
 	if err != nil || state.Identity == nil {
