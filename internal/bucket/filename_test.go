@@ -12,7 +12,7 @@ func TestKeyPath(t *testing.T) {
 		"nodes/n1":     "nodes+/n1",
 		"a/b/c":        "a+/b+/c",
 		"Ab":           "ab+8",
-		"nodes/aBcD.E": "nodes+/abcd.e+52",
+		"nodes/aBcD.E": "nodes+/abcd.e+54",
 		"A/b":          "a+8+/b",
 		"x/..a":        "x+/..a",
 	} {
