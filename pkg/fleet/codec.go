@@ -53,6 +53,7 @@ type scalar[T comparable] struct {
 	js     map[string]any
 	tags   []string
 	want   string // what to write, for messages
+	whole  bool   // a number without a unit is a whole one
 	read   func(string) (T, error)
 	format func(T) any
 }
@@ -63,7 +64,15 @@ func (c scalar[T]) decode(n *yaml.Node, ptr any) error {
 	if n.Kind != yaml.ScalarNode || !slices.Contains(c.tags, n.ShortTag()) {
 		return at(n, "%s, want %s", describe(n), c.want)
 	}
-	v, err := c.read(n.Value)
+	value := n.Value
+	if c.whole && n.ShortTag() == tagFloat {
+		whole, err := wholeNumber(value)
+		if err != nil {
+			return at(n, "%w", err)
+		}
+		value = strconv.FormatInt(whole, 10)
+	}
+	v, err := c.read(value)
 	if err != nil {
 		return at(n, "%w", err)
 	}
@@ -165,7 +174,7 @@ func cpu() codec {
 func memory() codec {
 	return scalar[int64]{
 		js:   quantity(patternMemory, map[string]any{"type": "integer", "minimum": 0}),
-		tags: []string{tagStr, tagInt}, want: "an amount such as 256Mi",
+		tags: []string{tagStr, tagInt, tagFloat}, whole: true, want: "an amount such as 256Mi",
 		read: ParseMemory, format: func(v int64) any { return FormatMemory(v) },
 	}
 }
@@ -182,7 +191,7 @@ func seconds() codec {
 	return scalar[int64]{
 		js: quantity(`^[0-9]{1,9}$|`+patternDuration,
 			map[string]any{"type": "integer", "minimum": 0, "maximum": 999999999}),
-		tags: []string{tagStr, tagInt}, want: "seconds such as 3600, or a duration such as 1h",
+		tags: []string{tagStr, tagInt, tagFloat}, whole: true, want: "seconds such as 3600, or a duration such as 1h",
 		read: ParseSeconds, format: func(v int64) any { return FormatMillis(v * 1000) },
 	}
 }
