@@ -63,7 +63,7 @@ func (m *Machine) boot(e Boot) {
 	if m.self.phase != selfNone {
 		return
 	}
-	m.self = self{phase: selfReading, id: e.Identity, maxSeen: e.MaxSeen, suspect: e.Suspicious, next: m.now}
+	m.self = self{phase: selfReading, raiseOK: m.self.raiseOK, id: e.Identity, maxSeen: e.MaxSeen, suspect: e.Suspicious, next: m.now}
 	m.nextNodes = m.now
 }
 
