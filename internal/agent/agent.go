@@ -115,6 +115,7 @@ type Agent struct {
 	opened  journal.Opened
 	book    *book
 	store   bucket.Store
+	meter   *bucket.Meter     // nil without a bucket
 	local   *localstore.Store // nil in a fleet
 	driver  *process.Driver
 	loop    *reconcile.Loop
@@ -336,8 +337,12 @@ func (a *Agent) openStore(ctx context.Context) error {
 		return nil
 	}
 	store, err := bucketurl.Open(ctx, a.cfg.FleetBucket)
-	a.store = store
-	return err
+	if err != nil {
+		return err
+	}
+	a.meter = bucket.NewMeter(store)
+	a.store = a.meter
+	return nil
 }
 
 func (a *Agent) openLoop(nodeID, writer, life string) error {
