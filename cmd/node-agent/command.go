@@ -27,14 +27,14 @@ func command() *cli.Command {
 	return &cli.Command{
 		Name:      "node-agent",
 		Usage:     "run names of a fleet, or of this machine alone, on this machine",
-		UsageText: "node-agent --data-dir DIR [--fleet-bucket URL] [options]\nnode-agent status|stop-all|leave|journal …",
+		UsageText: "node-agent --data-dir DIR [--fleet-bucket URL] [options]\nnode-agent status|doctor|stop-all|leave|journal …",
 		Version:   version,
 		Description: "Without --fleet-bucket this machine stands alone and owns every name that fleetctl applies to it.\n" +
 			"With one it claims names from the bucket. SIGTERM leaves the workloads running: they outlive the agent.",
 		HideHelpCommand:           true,
 		DisableSliceFlagSeparator: true,
 		Flags:                     runFlags(),
-		Commands:                  []*cli.Command{statusCommand(), stopAllCommand(), leaveCommand(), journalCommand()},
+		Commands:                  []*cli.Command{statusCommand(), doctorCommand(), stopAllCommand(), leaveCommand(), journalCommand()},
 		Action:                    runAgent,
 		OnUsageError: func(_ context.Context, _ *cli.Command, err error, _ bool) error {
 			return usageError(fmt.Errorf("%w; `node-agent --help` lists the flags", err))
@@ -59,6 +59,7 @@ func runFlags() []cli.Flag {
 		&cli.StringFlag{Name: "api-group", Usage: "group that may use the agent's socket", Sources: env("API_GROUP")},
 		&cli.StringFlag{Name: "node-shim", Usage: "path of node-shim (default: beside this program)", Sources: env("NODE_SHIM")},
 		&cli.StringFlag{Name: "cgroup-parent", Usage: "cgroup v2 directory for workloads, or none (default: found by itself)", Sources: env("CGROUP_PARENT")},
+		&cli.BoolFlag{Name: "allow-unproven-bucket", Usage: "use a bucket that failed its probe: two nodes may then own one name", Sources: env("ALLOW_UNPROVEN_BUCKET")},
 		&cli.StringFlag{Name: "on-exit", Usage: "what SIGTERM does with workloads: keep leaves them running, drain ends them and frees their names", Value: "keep", Sources: env("ON_EXIT")},
 		&cli.StringFlag{Name: "log-format", Usage: "auto, text or json", Value: "auto", Sources: env("LOG_FORMAT")},
 		&cli.StringFlag{Name: "log-level", Usage: "debug, info, warn or error", Value: "info", Sources: env("LOG_LEVEL")},
@@ -82,12 +83,15 @@ func runAgent(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return usageError(err)
 	}
+	if c.Bool("allow-unproven-bucket") {
+		log.Warn("a bucket that fails its probe will be used all the same")
+	}
 	onExit := c.String("on-exit")
 	if onExit != "keep" && onExit != "drain" {
 		return usageError(fmt.Errorf("bad --on-exit %q: keep or drain", onExit))
 	}
 	cfg := agent.Config{
-		DrainOnExit: onExit == "drain",
+		DrainOnExit: onExit == "drain", AllowUnproven: c.Bool("allow-unproven-bucket"),
 		DataDir:     c.String("data-dir"), NodeName: c.String("node-name"), FleetBucket: c.String("fleet-bucket"),
 		Advertise: c.String("fleet-advertise"), Runtime: c.String("runtime"), Labels: labels, Slots: slots,
 		MaxSessions: c.Int("max-sessions"), TTL: c.Duration("lease-ttl"), Renew: c.Duration("lease-renew"), Poll: c.Duration("poll"),

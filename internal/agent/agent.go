@@ -46,6 +46,8 @@ type Config struct {
 	Version     string
 	Log         *slog.Logger
 
+	// AllowUnproven uses a bucket that failed its probe.
+	AllowUnproven bool
 	// DrainOnExit gives the names up before Run returns, instead of leaving the
 	// workloads running.
 	DrainOnExit bool
@@ -248,6 +250,9 @@ func (a *Agent) open(ctx context.Context) (reconcile.Start, error) {
 		return start, err
 	}
 	if err := a.openStore(ctx); err != nil {
+		return start, err
+	}
+	if err := a.prove(ctx, id.FleetID != ""); err != nil {
 		return start, err
 	}
 	if err := a.openLoop(id.NodeID, writer, life); err != nil {
