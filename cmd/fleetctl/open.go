@@ -12,51 +12,50 @@ import (
 	"github.com/barista-fleet/barista/pkg/fleet"
 )
 
-// bucketURL decides where the fleet is. What is typed wins over what is in the
+// place is where the fleet is: in a bucket, or, with an empty bucket, at an agent.
+type place struct {
+	bucket string
+	agent  string // socket or data directory; empty: the default
+}
+
+// placeOf decides where the fleet is. What is typed wins over what is in the
 // environment, and in the environment the bucket wins over the agent.
-func bucketURL(cmd *cli.Command) (url string, err error) {
+func placeOf(cmd *cli.Command) (place, error) {
 	url, agent := cmd.String(flagBucket), cmd.String(flagAgent)
 	typedURL := url != "" && url != os.Getenv(envBucket)
 	typedAgent := agent != "" && agent != os.Getenv(envAgent)
 	switch {
 	case typedURL && typedAgent:
-		return "", usagef("give one of the two", "both --%s and --%s are given", flagBucket, flagAgent)
+		return place{}, usagef("give one of the two", "both --%s and --%s are given", flagBucket, flagAgent)
 	case url != "" && !typedAgent:
-		return url, nil
+		return place{bucket: url}, nil
 	}
-	return "", nil
+	return place{agent: agent}, nil
 }
 
-// store opens what the command line names.
-func (a *app) store(ctx context.Context, cmd *cli.Command) (bucket.Store, error) {
-	url, err := bucketURL(cmd)
+// client opens the fleet and makes sure that it is one: a typo in a bucket's
+// prefix would otherwise look like an empty fleet, and be written into.
+func (a *app) client(ctx context.Context, cmd *cli.Command) (*fleet.Client, error) {
+	p, err := placeOf(cmd)
 	if err != nil {
 		return nil, err
 	}
-	if url == "" {
-		return nil, &bucket.Error{
-			Op: "open", Kind: bucket.ErrUnreachable, Err: errNoBucket,
-			Hint: "set " + envBucket + " or give --" + flagBucket + ": s3://BUCKET, https://HOST/BUCKET or file:///DIRECTORY",
-		}
+	var s bucket.Store
+	if p.bucket != "" {
+		s, err = openBucket(ctx, p.bucket)
+	} else {
+		s, err = openAgent(p.agent)
 	}
-	s, err := openBucket(ctx, url)
 	if err != nil {
 		return nil, err
 	}
 	if cmd.Bool(flagVerbose) {
 		s = &tracedStore{Store: s, log: a.logger(cmd)}
 	}
-	return s, nil
-}
-
-// client opens the fleet and makes sure that it is one: a typo in a bucket's
-// prefix would otherwise look like an empty fleet, and be written into.
-func (a *app) client(ctx context.Context, cmd *cli.Command) (*fleet.Client, error) {
-	s, err := a.store(ctx, cmd)
-	if err != nil {
-		return nil, err
-	}
 	c := fleet.NewClient(s, fleet.ClientConfig{Logger: a.logger(cmd)})
+	if p.bucket == "" {
+		return c, nil // a single machine is no fleet, and needs no mark of one
+	}
 	if _, err := c.Meta(ctx); err != nil {
 		return nil, err
 	}

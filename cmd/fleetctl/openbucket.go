@@ -2,29 +2,42 @@ package main
 
 import (
 	"context"
-	"errors"
+	"os"
 
+	"github.com/barista-fleet/barista/internal/api"
 	"github.com/barista-fleet/barista/internal/bucket"
+	"github.com/barista-fleet/barista/internal/bucket/bucketurl"
 )
 
-func openBucket(_ context.Context, url string) (bucket.Store, error) {
-	loc, err := bucket.ParseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	if loc.Kind != bucket.KindFile {
-		return nil, &bucket.Error{Op: "open", Key: url, Kind: bucket.ErrInvalid, Err: errors.New("this build reads file:// buckets only")}
-	}
-	return bucket.NewFileStore(loc.Dir)
+// defaultAgent is where an agent that was installed as a service listens.
+const defaultAgent = "/var/lib/barista/" + api.SocketName
+
+func openBucket(ctx context.Context, url string) (bucket.Store, error) {
+	return bucketurl.Open(ctx, url)
 }
 
 func initBucket(ctx context.Context, url string) (bucket.Store, error) {
-	loc, err := bucket.ParseURL(url)
-	if err == nil && loc.Kind == bucket.KindFile {
-		_, err = bucket.InitFileStore(loc.Dir)
+	s, _, err := bucketurl.Init(ctx, url)
+	return s, err
+}
+
+// openAgent opens the agent of a machine without a bucket, by its socket or its
+// data directory.
+func openAgent(path string) (*api.Client, error) {
+	byDefault := path == ""
+	if byDefault {
+		path = defaultAgent
 	}
-	if err != nil {
-		return nil, err
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		if path, err = api.SocketPath(path); err != nil {
+			return nil, err
+		}
 	}
-	return openBucket(ctx, url)
+	if _, err := os.Stat(path); err != nil && byDefault {
+		return nil, &bucket.Error{
+			Op: "open", Kind: bucket.ErrUnreachable, Err: errNoBucket,
+			Hint: "set " + envBucket + " or give --" + flagBucket + " (s3://BUCKET, https://HOST/BUCKET, file:///DIRECTORY), or name an agent's data directory with --" + flagAgent,
+		}
+	}
+	return api.NewClient(path)
 }

@@ -25,10 +25,11 @@ func (a *app) init(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	url, err := bucketURL(cmd)
+	p, err := placeOf(cmd)
 	if err != nil {
 		return err
 	}
+	url := p.bucket
 	if len(args) == 1 {
 		url = args[0]
 	}

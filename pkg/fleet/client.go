@@ -89,7 +89,7 @@ func (c *Client) Meta(ctx context.Context) (*Meta, error) {
 // Init makes the fleet in an empty bucket and reports whether it was this call
 // that made it. In a bucket that has one it changes nothing.
 func (c *Client) Init(ctx context.Context) (meta *Meta, created bool, err error) {
-	w, err := c.update(ctx, "init", c.store.Description(), KeyMeta, func(obj bucket.Object, nonce string) (record, error) {
+	w, err := c.update(ctx, "init", c.store.Description(), KeyMeta, func(obj bucket.Object, att attempt) (record, error) {
 		if obj.Status == bucket.Found {
 			var err error
 			if meta, err = DecodeMeta(obj.Body); err != nil {
@@ -98,7 +98,7 @@ func (c *Client) Init(ctx context.Context) (meta *Meta, created bool, err error)
 			return nil, nil
 		}
 		meta = &Meta{
-			Head:    Head{Schema: Schema, Nonce: nonce},
+			Head:    Head{Schema: Schema, Nonce: att.nonce},
 			FleetID: "f-" + randomHex(8),
 			Created: storeTime(obj.Date),
 		}
@@ -127,20 +127,33 @@ type written struct {
 	date    time.Time   // the store's clock
 }
 
+// change says what an object should be, given what it is; nil means "as it is".
+// It may be called several times, and must put att.nonce into the record.
+type change func(obj bucket.Object, att attempt) (record, error)
+
+// attempt is one round of a read-change-write.
+type attempt struct {
+	nonce string
+	// unsure: an earlier attempt of this update had an unknown outcome, the
+	// object has changed since and does not show it. It was applied and then
+	// overwritten, or it never was and cannot be any more.
+	unsure bool
+}
+
 // update reads key, lets change say what it should be, and writes that under
 // the condition that nobody wrote in between; if somebody did, it starts again.
-// change returns nil for "it is as it should be". It may be called several
-// times and must put nonce into the record.
 //
 // A write whose outcome is unknown is read back: our nonce there means applied.
-// Where it is not, the same condition with a new nonce either succeeds, and then
-// the first can no longer land, or it fails because the first did.
-func (c *Client) update(ctx context.Context, op, name, key string, change func(obj bucket.Object, nonce string) (record, error)) (written, error) {
-	pending := make(map[string]bool)
+// While the object has not changed, the same condition with a new nonce either
+// succeeds, and then the first can no longer land, or it fails because the first
+// did.
+func (c *Client) update(ctx context.Context, op, name, key string, do change) (written, error) {
+	pending := make(map[string]bool) // nonces of writes that may still be, or become, what is stored
+	var pendingOn bucket.ETag        // the version they were all conditioned on; empty: absence
 	var last error
-	for attempt := range maxAttempts {
-		if attempt > 0 {
-			if err := pause(ctx, attempt); err != nil {
+	for n := range maxAttempts {
+		if n > 0 {
+			if err := pause(ctx, n); err != nil {
 				break
 			}
 		}
@@ -155,8 +168,12 @@ func (c *Client) update(ctx context.Context, op, name, key string, change func(o
 		if n := nonceOf(obj); n != "" && pending[n] {
 			return written{written: true, etag: obj.ETag, date: obj.Date}, nil
 		}
-		nonce := NewNonce()
-		rec, err := change(obj, nonce)
+		att := attempt{nonce: NewNonce()}
+		if len(pending) > 0 && obj.ETag != pendingOn {
+			att.unsure = true
+			clear(pending)
+		}
+		rec, err := do(obj, att)
 		if err != nil {
 			return written{}, err
 		}
@@ -167,13 +184,13 @@ func (c *Client) update(ctx context.Context, op, name, key string, change func(o
 		if err != nil {
 			return written{}, err
 		}
-		c.log.Debug("write", "op", op, "key", key, "attempt", attempt, "outcome", res.Outcome.String(), "err", res.Err)
+		c.log.Debug("write", "op", op, "key", key, "attempt", n, "outcome", res.Outcome.String(), "err", res.Err)
 		last = res.Err
 		switch {
 		case res.Outcome == bucket.Applied:
 			return written{written: true, etag: res.ETag, date: res.Date}, nil
 		case res.Outcome == bucket.Ambiguous:
-			pending[nonce] = true
+			pending[att.nonce], pendingOn = true, obj.ETag
 		case !res.Conflict() && !errors.Is(res.Err, bucket.ErrThrottled):
 			return written{}, res.Err
 		}
@@ -218,8 +235,8 @@ func nonceOf(obj bucket.Object) string {
 
 // pause waits before the next attempt: longer each time, and never the same as
 // another writer that lost the same race.
-func pause(ctx context.Context, attempt int) error {
-	d := min(retryBase<<min(attempt, 10), retryMax)
+func pause(ctx context.Context, n int) error {
+	d := min(retryBase<<min(n, 10), retryMax)
 	t := time.NewTimer(d/2 + rand.N(d/2))
 	defer t.Stop()
 	select {

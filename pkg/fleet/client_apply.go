@@ -74,7 +74,7 @@ func (c *Client) apply(ctx context.Context, m *Manifest, opt ApplyOptions) (Appl
 		return Applied{}, fmt.Errorf("%s: %w", m.Name, err)
 	}
 	var out Applied
-	w, err := c.update(ctx, "apply", m.Name, PrefixDesired+m.Name, func(obj bucket.Object, nonce string) (record, error) {
+	w, err := c.update(ctx, "apply", m.Name, PrefixDesired+m.Name, func(obj bucket.Object, att attempt) (record, error) {
 		out = Applied{Name: m.Name, ETag: obj.ETag}
 		if opt.IfUnchanged != "" && obj.ETag != opt.IfUnchanged {
 			return nil, &ConflictError{Op: "apply", Name: m.Name, Message: "it has changed since it was read", Hint: fmt.Sprintf("see what is there: fleetctl describe %s", m.Name)}
@@ -83,7 +83,7 @@ func (c *Client) apply(ctx context.Context, m *Manifest, opt ApplyOptions) (Appl
 		if err != nil || next == nil {
 			return nil, err
 		}
-		next.Head = Head{Schema: Schema, Nonce: nonce}
+		next.Head = Head{Schema: Schema, Nonce: att.nonce}
 		if opt.DryRun {
 			_, err := Encode(next)
 			return nil, err
@@ -327,7 +327,7 @@ func (c *Client) delete(ctx context.Context, name string, opt DeleteOptions) (Ou
 		return "", err
 	}
 	outcome := OutcomeDeleted
-	_, err := c.update(ctx, "delete", name, PrefixDesired+name, func(obj bucket.Object, nonce string) (record, error) {
+	_, err := c.update(ctx, "delete", name, PrefixDesired+name, func(obj bucket.Object, att attempt) (record, error) {
 		var old *Desired
 		if obj.Status == bucket.Found {
 			var err error
@@ -338,14 +338,14 @@ func (c *Client) delete(ctx context.Context, name string, opt DeleteOptions) (Ou
 			}
 		}
 		if old == nil {
-			return c.planDeleteUnknown(ctx, name, obj, nonce)
+			return c.planDeleteUnknown(ctx, name, obj, att)
 		}
 		if old.State == DesiredDeleted {
 			outcome = OutcomeUnchanged
 			return nil, nil
 		}
 		next := *old
-		next.Head = Head{Schema: Schema, Nonce: nonce}
+		next.Head = Head{Schema: Schema, Nonce: att.nonce}
 		next.State = DesiredDeleted
 		return &next, nil
 	})
@@ -354,13 +354,13 @@ func (c *Client) delete(ctx context.Context, name string, opt DeleteOptions) (Ou
 
 // planDeleteUnknown deletes a name of which only the owner's record is left. It
 // is deleted under the uid that the owner knows, so that the owner obeys.
-func (c *Client) planDeleteUnknown(ctx context.Context, name string, obj bucket.Object, nonce string) (record, error) {
+func (c *Client) planDeleteUnknown(ctx context.Context, name string, obj bucket.Object, att attempt) (record, error) {
 	s, err := c.session(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	d := &Desired{
-		Head: Head{Schema: Schema, Nonce: nonce}, Name: name, Generation: 1,
+		Head: Head{Schema: Schema, Nonce: att.nonce}, Name: name, Generation: 1,
 		Created: storeTime(obj.Date), State: DesiredDeleted, UID: NewUID(),
 	}
 	if s == nil || s.Owner == "" || s.UID == "" {

@@ -27,7 +27,7 @@ func (c *Client) SetIntent(ctx context.Context, name string, verb Verb, op strin
 		return res, err
 	}
 	tried := uint64(0) // the number of the last attempt's intent
-	_, err := c.update(ctx, op, name, PrefixDesired+name, func(obj bucket.Object, nonce string) (record, error) {
+	_, err := c.update(ctx, op, name, PrefixDesired+name, func(obj bucket.Object, att attempt) (record, error) {
 		v, err := c.viewOf(ctx, name, obj)
 		if err != nil {
 			return nil, err
@@ -38,7 +38,7 @@ func (c *Client) SetIntent(ctx context.Context, name string, verb Verb, op strin
 		d := v.Desired
 		// An attempt with an unknown outcome may have been applied and then
 		// overwritten: asking again would do a restart twice.
-		if tried > 0 && d.Intent.Seq >= tried {
+		if att.unsure && d.Intent.Seq >= tried {
 			if d.Intent.Verb == verb {
 				res.Seq, res.Changed = d.Intent.Seq, true
 				return nil, nil
@@ -54,7 +54,7 @@ func (c *Client) SetIntent(ctx context.Context, name string, verb Verb, op strin
 			return nil, nil
 		}
 		next := *d
-		next.Head = Head{Schema: Schema, Nonce: nonce}
+		next.Head = Head{Schema: Schema, Nonce: att.nonce}
 		next.Intent = Intent{Seq: d.Intent.Seq + 1, Verb: verb, Unknown: d.Intent.Unknown}
 		if v.Session != nil {
 			// Above what an owner has seen, also where a backup brought back an
@@ -80,7 +80,7 @@ func (c *Client) SetAlarm(ctx context.Context, name string, at time.Time) (chang
 	if err := CheckName(name); err != nil {
 		return false, err
 	}
-	w, err := c.update(ctx, op, name, PrefixDesired+name, func(obj bucket.Object, nonce string) (record, error) {
+	w, err := c.update(ctx, op, name, PrefixDesired+name, func(obj bucket.Object, att attempt) (record, error) {
 		v, err := c.viewOf(ctx, name, obj)
 		if err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (c *Client) SetAlarm(ctx context.Context, name string, at time.Time) (chang
 			return nil, nil
 		}
 		next := *d
-		next.Head = Head{Schema: Schema, Nonce: nonce}
+		next.Head = Head{Schema: Schema, Nonce: att.nonce}
 		next.WakeAt = Alarm{Seq: d.WakeAt.Seq + 1, At: at.UTC(), Unknown: d.WakeAt.Unknown}
 		if v.Session != nil {
 			next.WakeAt.Seq = max(next.WakeAt.Seq, v.Session.WakeSeen+1)

@@ -51,7 +51,7 @@ func (c *Client) Direct(ctx context.Context, id, op string, change DirectiveChan
 		return nil, false, err
 	}
 	var out *Directive
-	w, err := c.update(ctx, op, id, PrefixDirectives+id, func(obj bucket.Object, nonce string) (record, error) {
+	w, err := c.update(ctx, op, id, PrefixDirectives+id, func(obj bucket.Object, att attempt) (record, error) {
 		old := &Directive{Node: id}
 		if obj.Status == bucket.Found {
 			d, err := DecodeDirective(id, obj.Body)
@@ -63,7 +63,7 @@ func (c *Client) Direct(ctx context.Context, id, op string, change DirectiveChan
 			}
 		}
 		next := *old
-		next.Head = Head{Schema: Schema, Nonce: nonce}
+		next.Head = Head{Schema: Schema, Nonce: att.nonce}
 		next.Seq = old.Seq + 1
 		if change.Cordon != nil {
 			next.Cordon = *change.Cordon
@@ -135,7 +135,7 @@ func (c *Client) SetTenant(ctx context.Context, name string, change func(*Tenant
 	}
 	var out *Tenant
 	outcome := OutcomeUnchanged
-	w, err := c.update(ctx, "tenants set", name, PrefixTenants+name, func(obj bucket.Object, nonce string) (record, error) {
+	w, err := c.update(ctx, "tenants set", name, PrefixTenants+name, func(obj bucket.Object, att attempt) (record, error) {
 		old := &Tenant{Name: name, Tier: TierFree}
 		if obj.Status == bucket.Found {
 			var err error
@@ -161,7 +161,7 @@ func (c *Client) SetTenant(ctx context.Context, name string, change func(*Tenant
 		default:
 			outcome = OutcomeConfigured
 		}
-		next.Head = Head{Schema: Schema, Nonce: nonce}
+		next.Head = Head{Schema: Schema, Nonce: att.nonce}
 		return &next, nil
 	})
 	if err == nil && w.written {
