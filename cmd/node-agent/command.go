@@ -92,7 +92,7 @@ func runAgent(ctx context.Context, c *cli.Command) error {
 	}
 	cfg := agent.Config{
 		DrainOnExit: onExit == "drain", AllowUnproven: c.Bool("allow-unproven-bucket"),
-		DataDir:     c.String("data-dir"), NodeName: c.String("node-name"), FleetBucket: c.String("fleet-bucket"),
+		DataDir: c.String("data-dir"), NodeName: c.String("node-name"), FleetBucket: c.String("fleet-bucket"),
 		Advertise: c.String("fleet-advertise"), Runtime: c.String("runtime"), Labels: labels, Slots: slots,
 		MaxSessions: c.Int("max-sessions"), TTL: c.Duration("lease-ttl"), Renew: c.Duration("lease-renew"), Poll: c.Duration("poll"),
 		APIGroup: c.String("api-group"), ShimPath: c.String("node-shim"), Cgroup: c.String("cgroup-parent"),
