@@ -18,7 +18,7 @@ func decideHeld(node Node, n Name) Action {
 		return giveUp(n, alive, run, fleet.PhasePending, "deleted", EventDeleted, n.Desired.Intent.Seq)
 	}
 	if node.Draining && !(has && !alive && rec.Phase != fleet.PhaseBackoff && !rec.Phase.Parked()) {
-		return drain(n, alive, run) // a run that ended by itself is reported first
+		return drain(node, n, alive, run) // a run that ended by itself is reported first
 	}
 	if alive && (run.Epoch != rec.Epoch || run.Incarnation != rec.Incarnation) {
 		// The token first: whatever goes on from here goes on under the new one.
@@ -80,7 +80,10 @@ func giveUp(n Name, alive bool, run runtime.Workload, phase fleet.Phase, why str
 
 // drain gives a name up because its node is being emptied. What was parked stays
 // parked elsewhere; memory that was paused here does not move.
-func drain(n Name, alive bool, run runtime.Workload) Action {
+func drain(node Node, n Name, alive bool, run runtime.Workload) Action {
+	if n.record().Phase == fleet.PhasePaused && alive && !node.DrainNow {
+		return wait("blocks the drain: its paused memory would be lost; `fleetctl resume " + n.Name + "` lets it go on, a drain with a deadline ends it then")
+	}
 	switch n.record().Phase {
 	case fleet.PhaseStopped:
 		return giveUp(n, alive, run, fleet.PhaseStopped, "stopped; its node was drained", EventReleased, 0)

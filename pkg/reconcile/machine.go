@@ -213,6 +213,7 @@ func (m *Machine) Step(now lease.Instant, wall time.Time, in Input) []Effect {
 		m.pass()
 		m.permitRaise()
 		m.leaveWhenEmpty()
+		m.describe()
 		m.publish()
 	}
 	m.flush()
@@ -416,6 +417,14 @@ func (m *Machine) leaveWhenEmpty() {
 
 func (it *item) alive() bool {
 	return slices.ContainsFunc(it.runs, func(r runtime.Workload) bool { return !r.State.Dead() })
+}
+
+// describe says in the next renewal what this node has to offer and to do.
+func (m *Machine) describe() {
+	d := m.cfg.Describe
+	d.Draining, d.Cordoned = m.node.Draining, m.node.Cordoned
+	d.Capacity.Jobs, d.Capacity.Sessions = m.used.jobs, m.used.sessions
+	m.own.Describe(d)
 }
 
 func (m *Machine) publish() {

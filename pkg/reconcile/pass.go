@@ -21,7 +21,8 @@ const passesPerStep = 8
 func (m *Machine) pass() {
 	node := m.view()
 	if node.CanAct != m.node.CanAct || node.Fresh != m.node.Fresh || node.StopDue != m.node.StopDue ||
-		node.Recovering != m.node.Recovering || node.Draining != m.node.Draining {
+		node.Recovering != m.node.Recovering || node.Draining != m.node.Draining ||
+		node.DrainNow != m.node.DrainNow || node.Cordoned != m.node.Cordoned {
 		m.allDirty()
 	}
 	for range passesPerStep {
@@ -51,10 +52,14 @@ func (m *Machine) view() Node {
 	n := Node{
 		ID: m.cfg.NodeID, Name: m.cfg.Name, Now: m.now, Wall: m.wall,
 		CanAct: m.own.CanAct(), Fresh: m.sync.fresh, Recovering: len(m.recovering) > 0,
-		Draining: m.draining, Labels: m.cfg.Labels, Runtime: m.cfg.Runtime, Images: m.cfg.Images,
+		Draining: m.draining, DrainNow: m.draining, Labels: m.cfg.Labels, Runtime: m.cfg.Runtime, Images: m.cfg.Images,
 	}
 	if !m.cfg.Fleet {
 		return n
+	}
+	if d := m.sync.directive; d != nil {
+		n.Draining, n.Cordoned = n.Draining || d.Drain, d.Cordon || d.Drain
+		n.DrainNow = n.DrainNow || d.Drain && !d.Deadline.IsZero() && !m.wall.Before(d.Deadline)
 	}
 	n.StopDue, n.KillAt = m.lossTimes()
 	for _, p := range m.own.Peers() {

@@ -40,6 +40,8 @@ type syncState struct {
 	notBefore  lease.Instant // of the next listing, after a failure
 	nextResync lease.Instant
 
+	directive *fleet.Directive // what operators ask of this node; nil: nothing
+
 	listed  bool // both prefixes were listed at least once
 	fresh   bool // and the last look succeeded
 	badKeys map[string]bool
@@ -63,6 +65,7 @@ const (
 	syncDesired
 	syncSessions
 	syncBody
+	syncDirective
 )
 
 type syncOp struct {
@@ -116,6 +119,9 @@ func (m *Machine) advanceSync() {
 	}
 	if s.wanted && s.stage == stageIdle && m.now >= s.notBefore {
 		s.wanted, s.stage = false, stageDesired
+		if m.cfg.Fleet {
+			m.syncGet(syncDirective, "", fleet.PrefixDirectives+m.cfg.NodeID, "")
+		}
 		m.syncList(syncDesired, fleet.PrefixDesired)
 	}
 }
@@ -167,6 +173,8 @@ func (m *Machine) syncGot(e lease.GotObject) bool {
 		m.gotSignal(e.Object, e.Err)
 	case syncBody:
 		m.gotDesired(op.name, e.Object, e.Err)
+	case syncDirective:
+		m.gotDirective(e.Object, e.Err)
 	}
 	return true
 }
@@ -261,6 +269,23 @@ func (m *Machine) gotSignal(obj bucket.Object, err error) {
 	s.signal, s.wanted = obj.ETag, true
 	if sig, err := fleet.DecodeSignal(obj.Body); err == nil {
 		m.lease(lease.Hint{Nodes: sig.Nodes})
+	}
+}
+
+// gotDirective takes what operators ask of this node. What cannot be read changes
+// nothing: a drain does not end because the bucket blinked.
+func (m *Machine) gotDirective(obj bucket.Object, err error) {
+	switch {
+	case err != nil:
+	case obj.Status == bucket.Absent:
+		m.sync.directive = nil
+	default:
+		d, err := fleet.DecodeDirective(m.cfg.NodeID, obj.Body)
+		if err != nil {
+			m.emit(Warn{Message: err.Error()})
+			return
+		}
+		m.sync.directive = d
 	}
 }
 

@@ -27,6 +27,8 @@ type Node struct {
 	KillAt  lease.Instant
 
 	Draining, Cordoned bool
+	// DrainNow: the drain does not wait for what would lose its memory.
+	DrainNow bool
 
 	Labels  map[string]string
 	Runtime string // the driver's name
