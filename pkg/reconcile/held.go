@@ -82,7 +82,7 @@ func giveUp(n Name, alive bool, run runtime.Workload, phase fleet.Phase, why str
 // parked elsewhere; memory that was paused here does not move.
 func drain(node Node, n Name, alive bool, run runtime.Workload) Action {
 	if n.record().Phase == fleet.PhasePaused && alive && !node.DrainNow {
-		return wait("blocks the drain: its paused memory would be lost; `fleetctl resume " + n.Name + "` lets it go on, a drain with a deadline ends it then")
+		return wait("blocks the drain: its paused memory would be lost; `fleetctl evict " + n.Name + "` ends it now, a drain with a deadline ends it then")
 	}
 	switch n.record().Phase {
 	case fleet.PhaseStopped:
