@@ -17,6 +17,7 @@ type name struct {
 	rec      *fleet.Session // the newest version read or written; nil unless present
 	etag     bucket.ETag
 	seenAt   Instant // when that version was first seen
+	readAt   Instant // when the last read was answered
 	present  bool    // a record was seen in this life
 	mine     bool    // the journal says that this node owned it
 	newer    bool    // unreadable because it is of a later schema
@@ -76,6 +77,7 @@ type NameView struct {
 	Held    bool
 	Rec     *fleet.Session // nil unless a readable record is there
 	Seen    Instant        // when this version was first seen
+	Read    Instant        // when it was last looked at by itself
 	Writing Write          // a write that is in flight or of unknown fate; 0: none
 	Epoch   uint64         // the highest epoch ever seen
 	Next    uint64         // the epoch that a claim would get
@@ -87,7 +89,7 @@ func (m *Machine) Name(id string) NameView {
 	if n == nil {
 		return NameView{}
 	}
-	v := NameView{Claim: m.claim(n), Held: n.held, Rec: n.rec, Seen: n.seenAt, Epoch: n.maxEpoch, Next: m.nextEpoch(n)}
+	v := NameView{Claim: m.claim(n), Held: n.held, Rec: n.rec, Seen: n.seenAt, Read: n.readAt, Epoch: n.maxEpoch, Next: m.nextEpoch(n)}
 	if n.write != nil {
 		v.Writing = n.write.kind
 	}
@@ -231,7 +233,9 @@ func (m *Machine) nameRead(n *name, o op, obj bucket.Object, err error) {
 	case n.gen != o.gen || n.write != nil:
 		m.want(n, m.now)
 	default:
+		n.readAt = m.now
 		m.look(n, obj)
+		m.emit(Changed{Name: n.id})
 	}
 }
 

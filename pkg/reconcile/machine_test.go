@@ -84,17 +84,23 @@ func TestRestartWithinTheTTLKeepsEverything(t *testing.T) {
 func TestOutageStopsAndTakesNothing(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("n-a"), w.node("n-b")
+	run2(time.Second, a, b) // they know each other, and share the names
 	for i := range 20 {
 		w.want(fmt.Sprintf("s%02d", i), fleet.KindSession)
 	}
 	w.ring(nil, nil)
 	run2(2*time.Second, a, b)
+	if a.starts == 0 || b.starts == 0 {
+		t.Fatalf("%d and %d starts: a test of taking needs two owners", a.starts, b.starts)
+	}
 	before := map[string]uint64{}
 	for i := range 20 {
 		s := w.session(fmt.Sprintf("s%02d", i))
 		before[s.Name+s.Owner] = s.Epoch
 	}
-	a.down, b.down = true, true
+	b.down = true
+	run2(2*testBeat, a, b) // a has seen b's last beat
+	a.down = true
 	run2(10*testTTL, a, b)
 	a.down = false // one comes back seconds before the other
 	run2(testTTL, a, b)
@@ -217,6 +223,7 @@ func TestSteadyStateRequests(t *testing.T) {
 func TestClaimsCostOneConditionalWriteEach(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("n-a"), w.node("n-b")
+	run2(time.Second, a, b)
 	const names = 200
 	for i := range names {
 		w.want(fmt.Sprintf("s%04d", i), fleet.KindSession)

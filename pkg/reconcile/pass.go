@@ -193,8 +193,15 @@ func (m *Machine) acquire(node Node) {
 			it.action = wait(why)
 			continue
 		}
-		if at := m.turn(it, node); m.now < at {
+		if at := m.turn(it); m.now < at {
 			it.action = waitUntil(at, "another node is first in line for it")
+			continue
+		} else if at > 0 && m.own.Name(name).Read < at {
+			// Whoever was first in line has probably taken it: a read finds out for
+			// less than a conditional write that is lost.
+			it.action = wait("looks whether the node that was first in line took it")
+			delete(m.candidates, name)
+			m.lease(lease.Read{Name: name})
 			continue
 		}
 		delete(m.candidates, name)
@@ -230,7 +237,7 @@ func (m *Machine) noRoom(it *item) string {
 // turn says when this node may try for a name. All nodes compute the same order
 // for each name; the first tries at once, the others a little later, so that most
 // names are claimed by one conditional write and not by one a node.
-func (m *Machine) turn(it *item, node Node) lease.Instant {
+func (m *Machine) turn(it *item) lease.Instant {
 	mine, before := lease.Rank(m.cfg.NodeID, it.name), 0
 	for id, p := range m.own.Peers() {
 		if p.Record.State == fleet.NodeLive && p.Silent < p.Record.TTL()/2 && lease.Rank(id, it.name) < mine {
