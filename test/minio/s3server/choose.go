@@ -102,9 +102,9 @@ func pinned(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	temp := bin + ".new"
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", temp, versityPkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", temp, versityPkg)
 	cmd.Dir = tools
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", versityPkg, err, out)
 	}
