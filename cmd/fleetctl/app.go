@@ -26,6 +26,7 @@ type app struct {
 	// fleetctl's, whatever they look like.
 	tail []string
 	cut  bool
+	args []string // what stands before it
 }
 
 // completionFlag is what the completion scripts append to a half-typed line.
@@ -40,6 +41,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		}
 		a.cut, a.tail, args = true, args[i+1:], args[:i:i]
 	}
+	a.args = args
 	root := a.root()
 	err := root.Run(ctx, args)
 	var acted *actionError

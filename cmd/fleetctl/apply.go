@@ -106,6 +106,9 @@ func (a *app) manifestOf(cmd *cli.Command) (*fleet.Manifest, error) {
 	case a.cut && len(a.tail) == 0:
 		return nil, usagef(usage, "there is no command behind --")
 	}
+	if err := fleet.CheckName(args[0]); err != nil {
+		return nil, err
+	}
 	m := &fleet.Manifest{Name: args[0]}
 	m.Spec.Command = a.tail
 	for _, f := range fleet.Fields() {

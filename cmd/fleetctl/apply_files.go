@@ -53,7 +53,7 @@ func (a *app) applyFiles(ctx context.Context, cmd *cli.Command, files []string, 
 			all = append(all, failures[i])
 		}
 	}
-	list := appliedList{Version: contract, Results: []appliedJSON{}}
+	list := resultsJSON[appliedJSON]{Version: contract, Results: []appliedJSON{}}
 	for k, r := range results {
 		if errs[k] == nil {
 			list.Results = append(list.Results, newAppliedJSON(r, opt.DryRun, false))
@@ -66,11 +66,6 @@ func (a *app) applyFiles(ctx context.Context, cmd *cli.Command, files []string, 
 		return all
 	}
 	return nil
-}
-
-type appliedList struct {
-	Version int           `json:"version"`
-	Results []appliedJSON `json:"results"`
 }
 
 // onlyFiles refuses -f together with anything that makes a manifest.

@@ -72,7 +72,7 @@ func (a *app) delete(ctx context.Context, cmd *cli.Command) error {
 			return err
 		}
 	}
-	if _, err := a.emit(out, map[string]any{"version": contract, "results": results}); err != nil {
+	if _, err := a.emit(out, resultsJSON[deletedJSON]{contract, results}); err != nil {
 		return err
 	}
 	if len(failed) > 0 {

@@ -142,7 +142,7 @@ func (a *app) describeText(cmd *cli.Command, v *fleet.View, nodes []fleet.NodeVi
 	}
 	if v.Session != nil {
 		describeOwner(&f, v, nodes)
-		describeRun(&f, v.Session)
+		describeRun(&f, v.Session, nodes)
 	}
 	if err := f.print(a); err != nil {
 		return err
@@ -190,11 +190,7 @@ func describeOwner(f *fields, v *fleet.View, nodes []fleet.NodeView) {
 	} else {
 		f.add("node", "none")
 		if s.LastNode != "" {
-			last := s.LastNode
-			if n, err := fleet.FindNode(nodes, s.LastNode); err == nil {
-				last = n.Called()
-			}
-			f.add("last node", "%s", last)
+			f.add("last node", "%s", calledIn(nodes, s.LastNode))
 		}
 	}
 	f.add("epoch", "%d", s.Epoch)
@@ -202,7 +198,7 @@ func describeOwner(f *fields, v *fleet.View, nodes []fleet.NodeView) {
 	f.add("reason", "%s", s.Reason)
 }
 
-func describeRun(f *fields, s *fleet.Session) {
+func describeRun(f *fields, s *fleet.Session, nodes []fleet.NodeView) {
 	if s.Attempt > 0 || s.Failures > 0 {
 		f.add("attempts", "%d, of which %d failed", s.Attempt, s.Failures)
 	}
@@ -226,12 +222,22 @@ func describeRun(f *fields, s *fleet.Session) {
 		f.add("last exit", "%s", how)
 	}
 	if snap := s.Snapshot; snap.Kind != "" {
-		text := fmt.Sprintf("%s on %s", snap.Kind, snap.Node)
+		text := fmt.Sprintf("%s on %s", snap.Kind, calledIn(nodes, snap.Node))
 		if !snap.Since.IsZero() {
 			text += " since " + snap.Since.UTC().Format(time.RFC3339)
 		}
 		f.add("snapshot", "%s, of the cold boot at epoch %d", text, snap.Lineage.Epoch)
 	}
+}
+
+// calledIn is how people call the node with this id.
+func calledIn(nodes []fleet.NodeView, id string) string {
+	for i := range nodes {
+		if nodes[i].ID == id {
+			return nodes[i].Called()
+		}
+	}
+	return id
 }
 
 // showValue writes a manifest's value on one line.

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/urfave/cli/v3"
 
+	"github.com/barista-fleet/barista/internal/api"
 	"github.com/barista-fleet/barista/pkg/fleet"
 )
 
@@ -73,60 +76,129 @@ func (a *app) events(ctx context.Context, cmd *cli.Command) error {
 		}
 		query.Node = n.ID
 	}
-	return a.tellEvents(ctx, cmd, c, query, nodes, after, out)
+	tell := &eventTeller{a: a, cmd: cmd, out: out, after: after, tail: cmd.Int("tail"), lines: eventTable(nodes)}
+	p, err := a.placeOf(cmd)
+	if err != nil {
+		return err
+	}
+	if p.bucket == "" {
+		return a.agentEvents(ctx, p, query, tell)
+	}
+	return a.bucketEvents(ctx, c.NewEventReader(query), tell)
 }
 
-func (a *app) tellEvents(ctx context.Context, cmd *cli.Command, c *fleet.Client, query fleet.EventQuery, nodes []fleet.NodeView, after time.Time, out format) error {
-	reader := c.NewEventReader(query)
-	t := eventTable(nodes)
+// bucketEvents tells what the nodes have put into the bucket.
+func (a *app) bucketEvents(ctx context.Context, reader *fleet.EventReader, tell *eventTeller) error {
+	watch := tell.cmd.Bool("watch")
 	for first := true; ; first = false {
 		events, problems, err := reader.Next(ctx)
-		if ctx.Err() != nil && cmd.Bool("watch") {
+		if ctx.Err() != nil && watch {
 			return nil // interrupted: that is how a watch ends
 		}
 		if err != nil {
 			return err
 		}
 		a.problems(problems)
-		for len(events) > 0 && events[0].Time.Before(after) {
-			events = events[1:]
-		}
-		if tail := cmd.Int("tail"); first && tail > 0 && len(events) > tail {
-			events = events[len(events)-tail:]
-		}
 		if first && reader.Skipped > 0 {
 			a.note("%d older batches of events were not read", reader.Skipped)
 		}
-		for _, e := range events {
-			if out != formatJSON {
-				t.add(e)
-				continue
-			}
-			line, err := toJSON(eventJSON{Version: contract, NodeName: t.called(e.Node), Event: e}, false)
-			if err == nil {
-				_, err = a.stdout.Write(line)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if out != formatJSON && len(events) > 0 {
-			if err := t.write(a.stdout, cmd, a); err != nil {
-				return err
-			}
-		}
-		if !cmd.Bool("watch") {
-			if first && len(events) == 0 && out != formatJSON {
-				a.note("no events")
-			}
-			return nil
+		if err := tell.some(events, first); err != nil || !watch {
+			return err
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(max(cmd.Duration("interval"), minInterval)):
+		case <-time.After(max(tell.cmd.Duration("interval"), minInterval)):
 		}
 	}
+}
+
+// agentEvents tells what the agent of a single machine keeps.
+func (a *app) agentEvents(ctx context.Context, p place, query fleet.EventQuery, tell *eventTeller) error {
+	c, err := openAgent(p.agent)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	told := make(map[string]bool)
+	wanted := func(raw api.Event) (fleet.Event, bool, error) {
+		var e fleet.Event
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return e, false, fmt.Errorf("the agent sent an event that cannot be read: %w", err)
+		}
+		if told[e.ID] || query.Name != "" && e.Name != query.Name || query.Node != "" && e.Node != query.Node {
+			return e, false, nil
+		}
+		told[e.ID] = true
+		return e, true, nil
+	}
+	var backlog []fleet.Event
+	err = c.Events(ctx, api.EventRequest{Name: query.Name}, func(raw api.Event) error {
+		e, ok, err := wanted(raw)
+		if ok {
+			backlog = append(backlog, e)
+		}
+		return err
+	})
+	if err == nil {
+		err = tell.some(backlog, true)
+	}
+	if err != nil || !tell.cmd.Bool("watch") {
+		return err
+	}
+	err = c.Events(ctx, api.EventRequest{Name: query.Name, Follow: true}, func(raw api.Event) error {
+		e, ok, err := wanted(raw)
+		if !ok {
+			return err
+		}
+		return tell.some([]fleet.Event{e}, false)
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// eventTeller prints events in the form that was asked for.
+type eventTeller struct {
+	a     *app
+	cmd   *cli.Command
+	out   format
+	after time.Time
+	tail  int
+	lines *eventLines
+}
+
+// some prints events; the first ones only as far as they are wanted.
+func (t *eventTeller) some(events []fleet.Event, first bool) error {
+	for len(events) > 0 && events[0].Time.Before(t.after) {
+		events = events[1:]
+	}
+	if first && t.tail > 0 && len(events) > t.tail {
+		events = events[len(events)-t.tail:]
+	}
+	if t.out != formatJSON {
+		if len(events) == 0 {
+			if first && !t.cmd.Bool("watch") {
+				t.a.note("no events")
+			}
+			return nil
+		}
+		for _, e := range events {
+			t.lines.add(e)
+		}
+		return t.lines.write(t.a.stdout, t.cmd, t.a)
+	}
+	for _, e := range events {
+		line, err := toJSON(eventJSON{Version: contract, NodeName: t.lines.called(e.Node), Event: e}, false)
+		if err == nil {
+			_, err = t.a.stdout.Write(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // eventLines prints events as they come, aligned with those before.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/barista-fleet/barista/internal/api"
 	"github.com/barista-fleet/barista/internal/bucket"
 	"github.com/barista-fleet/barista/pkg/fleet"
 )
@@ -114,6 +115,7 @@ func failureOf(err error) failure {
 		nofleet  *fleet.NoFleetError
 		unread   *fleet.UnreadableError
 		store    *bucket.Error
+		agent    *api.Error
 	)
 	switch {
 	case errors.As(err, &usage):
@@ -149,7 +151,9 @@ func failureOf(err error) failure {
 	case errors.As(err, &unread):
 		return set(exitFailed, "unreadable", strings.TrimPrefix(unread.Key, fleet.PrefixDesired), unreadableHint(unread))
 	case errors.As(err, &store):
-		return storeFailure(f, store)
+		return storeFailure(f, err, store.Hint)
+	case errors.As(err, &agent):
+		return storeFailure(f, err, agent.Hint)
 	case errors.Is(err, context.DeadlineExceeded):
 		f.Retryable = true
 		return set(exitUnreachable, "unreachable", "", "")
@@ -160,17 +164,22 @@ func failureOf(err error) failure {
 	return f
 }
 
-func storeFailure(f failure, e *bucket.Error) failure {
-	f.Hint = e.Hint
+// storeFailure classifies what a bucket or an agent answered. What it does not
+// know is "nothing is known": an error of a store says nothing about its objects.
+func storeFailure(f failure, err error, hint string) failure {
+	f.Hint = hint
+	var agent *api.Error
 	switch {
-	case errors.Is(e, bucket.ErrDenied) || errors.Is(e, bucket.ErrCredentials):
+	case errors.As(err, &agent) && agent.Code == api.CodeFleetMember:
+		f.Exit, f.Code = exitUsage, "fleet_member"
+	case errors.Is(err, bucket.ErrDenied) || errors.Is(err, bucket.ErrCredentials):
 		f.Exit, f.Code = exitCredentials, "credentials"
 		if f.Hint == "" {
 			f.Hint = "credentials come from the AWS chain: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or an instance role"
 		}
-	case errors.Is(e, bucket.ErrInvalid):
+	case errors.Is(err, bucket.ErrInvalid):
 		f.Exit, f.Code = exitUsage, "usage"
-	case errors.Is(e, bucket.ErrCondition):
+	case errors.Is(err, bucket.ErrCondition):
 		f.Exit, f.Code, f.Retryable = exitConflict, "conflict", true
 	default:
 		f.Exit, f.Code, f.Retryable = exitUnreachable, "unreachable", true

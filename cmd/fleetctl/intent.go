@@ -52,6 +52,7 @@ type intentJSON struct {
 	Seq     uint64 `json:"seq,omitzero"`
 	Epoch   uint64 `json:"epoch,omitzero"`
 	Changed bool   `json:"changed"`
+	Waiting bool   `json:"waiting,omitzero"`
 }
 
 func (a *app) intent(ctx context.Context, cmd *cli.Command, v intentVerb) error {
@@ -85,13 +86,15 @@ func (a *app) intent(ctx context.Context, cmd *cli.Command, v intentVerb) error 
 			failed = append(failed, err)
 			continue
 		}
-		results = append(results, intentJSON{Name: name, Verb: v.name, Seq: r.Seq, Epoch: r.Epoch, Changed: r.Changed})
+		results = append(results, intentJSON{Name: name, Verb: v.name, Seq: r.Seq, Epoch: r.Epoch, Changed: r.Changed, Waiting: r.Waiting})
 		switch {
 		case out == formatName:
 			err = a.line("%s", name)
 		case out == formatJSON || out == formatYAML:
 		case r.Changed:
 			err = a.line("%s: %s asked for", name, v.name)
+		case r.Waiting:
+			err = a.line("%s: %s is asked for already", name, v.name)
 		case v.already != "":
 			err = a.line("%s %s", name, v.already)
 		default:
@@ -101,7 +104,7 @@ func (a *app) intent(ctx context.Context, cmd *cli.Command, v intentVerb) error 
 			return err
 		}
 	}
-	if _, err := a.emit(out, map[string]any{"version": contract, "results": results}); err != nil {
+	if _, err := a.emit(out, resultsJSON[intentJSON]{contract, results}); err != nil {
 		return err
 	}
 	if len(failed) > 0 {

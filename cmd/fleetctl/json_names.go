@@ -10,6 +10,12 @@ import (
 // The types here are the JSON contract of docs/cli-json.md: fields are added,
 // never removed or given another meaning, within one contract version.
 
+// resultsJSON is what a verb did to each of several names.
+type resultsJSON[T any] struct {
+	Version int `json:"version"`
+	Results []T `json:"results"`
+}
+
 type nameList struct {
 	Version  int           `json:"version"`
 	Names    []nameJSON    `json:"names"`

@@ -192,7 +192,7 @@ func (a *app) diff(ctx context.Context, cmd *cli.Command) (changes bool, err err
 		}
 	}
 	results, errs := c.ApplyAll(ctx, good, fleet.ApplyOptions{DryRun: true}, nil)
-	list := appliedList{Version: contract, Results: []appliedJSON{}}
+	list := resultsJSON[appliedJSON]{Version: contract, Results: []appliedJSON{}}
 	for i, r := range results {
 		if errs[i] != nil {
 			failed = append(failed, errs[i])

@@ -3,7 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
-	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -20,23 +21,33 @@ type place struct {
 
 // placeOf decides where the fleet is. What is typed wins over what is in the
 // environment, and in the environment the bucket wins over the agent.
-func placeOf(cmd *cli.Command) (place, error) {
+func (a *app) placeOf(cmd *cli.Command) (place, error) {
 	url, agent := cmd.String(flagBucket), cmd.String(flagAgent)
-	typedURL := url != "" && url != os.Getenv(envBucket)
-	typedAgent := agent != "" && agent != os.Getenv(envAgent)
+	typedURL, typedAgent := a.typed(flagBucket), a.typed(flagAgent)
 	switch {
 	case typedURL && typedAgent:
 		return place{}, usagef("give one of the two", "both --%s and --%s are given", flagBucket, flagAgent)
+	case typedURL && url == "":
+		return place{}, usagef("s3://BUCKET, https://HOST/BUCKET or file:///DIRECTORY", "--%s is empty", flagBucket)
 	case url != "" && !typedAgent:
 		return place{bucket: url}, nil
 	}
 	return place{agent: agent}, nil
 }
 
+// typed reports whether a flag stands on the command line. The parser does not
+// tell a value that was typed from one of the environment.
+func (a *app) typed(flag string) bool {
+	return slices.ContainsFunc(a.args, func(arg string) bool {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		return name == flag && strings.HasPrefix(arg, "-")
+	})
+}
+
 // client opens the fleet and makes sure that it is one: a typo in a bucket's
 // prefix would otherwise look like an empty fleet, and be written into.
 func (a *app) client(ctx context.Context, cmd *cli.Command) (*fleet.Client, error) {
-	p, err := placeOf(cmd)
+	p, err := a.placeOf(cmd)
 	if err != nil {
 		return nil, err
 	}

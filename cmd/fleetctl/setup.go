@@ -25,7 +25,7 @@ func (a *app) init(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	p, err := placeOf(cmd)
+	p, err := a.placeOf(cmd)
 	if err != nil {
 		return err
 	}

@@ -192,7 +192,11 @@ func (a *app) tenantsRm(ctx context.Context, cmd *cli.Command) error {
 	if err := c.RemoveTenant(ctx, args[0]); err != nil {
 		return err
 	}
-	if done, err := a.emit(out, map[string]any{"version": contract, "name": args[0], "result": "removed"}); done {
+	if done, err := a.emit(out, struct {
+		Version int    `json:"version"`
+		Name    string `json:"name"`
+		Result  string `json:"result"`
+	}{contract, args[0], "removed"}); done {
 		return err
 	}
 	if out == formatName {

@@ -73,6 +73,13 @@ func (c *Client) apply(ctx context.Context, m *Manifest, opt ApplyOptions) (Appl
 	if err := m.Validate(); err != nil {
 		return Applied{}, fmt.Errorf("%s: %w", m.Name, err)
 	}
+	if m.Spec.Kind == "" {
+		// Nodes read the record as it stands: what decides how it is run is
+		// written down, not left to a reader's default.
+		explicit := *m
+		explicit.Spec.Kind = KindSession
+		m = &explicit
+	}
 	var out Applied
 	w, err := c.update(ctx, "apply", m.Name, PrefixDesired+m.Name, func(obj bucket.Object, att attempt) (record, error) {
 		out = Applied{Name: m.Name, ETag: obj.ETag}

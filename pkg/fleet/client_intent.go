@@ -13,7 +13,8 @@ type IntentResult struct {
 	Name    string
 	Verb    Verb
 	Seq     uint64 // the verb's number; the owner has carried it out when its Seen is not below it
-	Changed bool   // false: it was already so, and nothing was written
+	Changed bool   // false: it was already so, or asked for, and nothing was written
+	Waiting bool   // it was asked for before, and its owner has not carried it out yet
 	Epoch   uint64 // for evict: the ownership that is to end
 }
 
@@ -51,6 +52,8 @@ func (c *Client) SetIntent(ctx context.Context, name string, verb Verb, op strin
 		}
 		res.Seq, res.Changed = d.Intent.Seq, needed
 		if !needed {
+			asked, pending := v.PendingIntent()
+			res.Waiting = pending && asked == verb
 			return nil, nil
 		}
 		next := *d
@@ -163,9 +166,6 @@ func (v *View) applicable(verb Verb, op string) (needed bool, err error) {
 		phase = v.Session.Phase
 	}
 	asked, pending := v.PendingIntent()
-	if pending && asked == verb && verb != VerbRestart && verb != VerbEvict {
-		return false, nil // asked for already, and not carried out yet
-	}
 	switch {
 	case phase.Done() && verb == VerbCancel && phase == PhaseCancelled:
 		return false, nil
@@ -177,6 +177,9 @@ func (v *View) applicable(verb Verb, op string) (needed bool, err error) {
 			Message: "it is held: its node " + v.NodeName() + " is lost, and with it the memory it would go on with",
 			Hint:    "wait for the node, or let it start afresh: fleetctl release-hold " + v.Name,
 		}
+	}
+	if pending && asked == verb && verb != VerbRestart && verb != VerbEvict {
+		return false, nil // asked for already, and not carried out yet
 	}
 	switch verb {
 	case VerbPause, VerbStop, VerbRestart:

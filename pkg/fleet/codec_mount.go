@@ -93,14 +93,17 @@ func (mountCodec) parse(values []string, ptr any) error {
 	return nil
 }
 
+// writtenMount is a mount as a manifest writes it.
+type writtenMount struct {
+	Source   string `json:"source" yaml:"source"`
+	Target   string `json:"target" yaml:"target"`
+	ReadOnly bool   `json:"read_only,omitzero" yaml:"read_only,omitempty"`
+}
+
 func (mountCodec) encode(ptr any) any {
-	var list []any
+	var list []writtenMount
 	for _, m := range *ptr.(*[]Mount) {
-		item := map[string]any{"source": m.Source, "target": m.Target}
-		if m.ReadOnly {
-			item["read_only"] = true
-		}
-		list = append(list, item)
+		list = append(list, writtenMount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
 	}
 	if list == nil {
 		return nil

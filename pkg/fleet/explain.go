@@ -181,8 +181,12 @@ func explainBackoff(v *View) Explanation {
 func explainPaused(v *View, verb Verb, pending bool) Explanation {
 	s := v.Session
 	if pending && (verb == VerbRun || verb == VerbRestart) {
+		word := "resume"
+		if verb == VerbRestart {
+			word = "restart"
+		}
 		return Explanation{
-			Reason: fmt.Sprintf("it is paused, and %s has not carried out the %s yet", v.NodeName(), verb),
+			Reason: fmt.Sprintf("it is paused, and %s has not carried out the %s yet", v.NodeName(), word),
 			Next:   "fleetctl node describe " + v.NodeName(),
 		}
 	}

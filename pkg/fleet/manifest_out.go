@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -40,6 +41,7 @@ func (m *Manifest) yamlNode() (*yaml.Node, error) {
 		if err := value.Encode(v); err != nil {
 			return err
 		}
+		quoteHidden(&value)
 		n.Content = append(n.Content, &key, &value)
 		return nil
 	}
@@ -52,6 +54,19 @@ func (m *Manifest) yamlNode() (*yaml.Node, error) {
 		}
 	}
 	return n, nil
+}
+
+// quoteHidden puts text that holds invisible characters into double quotes, the
+// one style in which they can be written, and later escaped, without becoming
+// something else.
+func quoteHidden(n *yaml.Node) {
+	hidden := func(r rune) bool { return r != '\n' && r != ' ' && !unicode.IsPrint(r) }
+	if n.Kind == yaml.ScalarNode && strings.ContainsFunc(n.Value, hidden) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for _, c := range n.Content {
+		quoteHidden(c)
+	}
 }
 
 // WriteYAML renders manifests as one YAML stream.

@@ -112,7 +112,7 @@ func TestStatusAndExplain(t *testing.T) {
 			v.Session.Snapshot = Snapshot{Kind: "frozen", Node: "n1", Since: day}
 			v.Desired.WakeAt = Alarm{Seq: 1, At: day}
 		}), live, StatusPaused, "paused on host1 (frozen since 2026-12-24T18:00:00Z) and wakes at", "fleetctl resume a1"},
-		{"paused, resume asked", viewAt(PhasePaused, 5, asked(VerbRun)), live, StatusPaused, "host1 has not carried out the run yet", "fleetctl node describe host1"},
+		{"paused, resume asked", viewAt(PhasePaused, 5, asked(VerbRun)), live, StatusPaused, "host1 has not carried out the resume yet", "fleetctl node describe host1"},
 		{"paused on a lost node", viewAt(PhasePaused, 6, nil), live, StatusPaused, "paused on a lost node, host1: it waits for the node's return, and after 10m", "fleetctl resume a1"},
 		{"paused on a lost node and wanted", viewAt(PhasePaused, 6, asked(VerbRun)), live, StatusLost, "its node host1 is lost", "fleetctl nodes"},
 		{"stopped", viewAt(PhaseStopped, 5, nil), live, StatusStopped, "stopped by request", "fleetctl start a1"},
