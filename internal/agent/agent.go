@@ -339,7 +339,7 @@ func (a *Agent) openStore(ctx context.Context) error {
 	if a.cfg.FleetBucket == "" {
 		a.local = localstore.New(a.j, nil)
 		a.store = a.local
-		return nil
+		return a.introduce(ctx)
 	}
 	store, err := bucketurl.Open(ctx, a.cfg.FleetBucket)
 	if err != nil {
@@ -350,22 +350,42 @@ func (a *Agent) openStore(ctx context.Context) error {
 	return nil
 }
 
+// introduce tells the local store of the one node there is, so that `fleetctl
+// nodes`, cordon and drain find it. It is never renewed: nobody waits for it.
+func (a *Agent) introduce(ctx context.Context) error {
+	n := a.describe()
+	n.Head = fleet.Head{Schema: fleet.Schema, Nonce: fleet.NewNonce()}
+	n.ID, n.Name, n.Incarnation, n.State, n.TTLMillis = a.book.id.NodeID, a.cfg.NodeName, 1, fleet.NodeLive, a.cfg.TTL.Milliseconds()
+	body, err := fleet.Encode(&n)
+	if err != nil {
+		return err
+	}
+	if r := a.local.Put(ctx, fleet.PrefixNodes+n.ID, body, bucket.Unconditional()); r.Outcome != bucket.Applied {
+		return r.Err
+	}
+	return nil
+}
+
+// describe is what this node says of itself.
+func (a *Agent) describe() fleet.Node {
+	info := a.driver.Info()
+	return fleet.Node{
+		Endpoint: a.cfg.Advertise, Version: a.cfg.Version, Runtime: info.Driver, Capabilities: info.Capabilities, Labels: a.cfg.Labels,
+		Capacity: fleet.Capacity{Slots: a.cfg.Slots, MaxSessions: a.cfg.MaxSessions},
+	}
+}
+
 func (a *Agent) openLoop(nodeID, writer, life string) error {
 	inFleet := a.cfg.FleetBucket != ""
 	jobs := 0
 	for _, n := range a.cfg.Slots {
 		jobs += n
 	}
-	info := a.driver.Info()
 	lcfg := lease.Config{NodeID: nodeID, NodeName: a.cfg.NodeName, Writer: writer, Life: life, TTL: a.cfg.TTL, Heartbeat: a.cfg.Renew}.WithDefaults()
 	m, err := reconcile.New(reconcile.Config{
 		Lease: lcfg, Fleet: inFleet, NodeID: nodeID, Name: a.cfg.NodeName,
 		Poll: a.cfg.Poll, Resync: max(reconcile.DefaultResync, a.cfg.Poll),
-		Describe: fleet.Node{
-			Endpoint: a.cfg.Advertise, Version: a.cfg.Version, Runtime: info.Driver, Capabilities: info.Capabilities, Labels: a.cfg.Labels,
-			Capacity: fleet.Capacity{Slots: a.cfg.Slots, MaxSessions: a.cfg.MaxSessions},
-		},
-		Labels: a.cfg.Labels, Runtime: info.Driver,
+		Describe: a.describe(), Labels: a.cfg.Labels, Runtime: a.driver.Info().Driver,
 		JobSlots: jobs, MaxSessions: a.cfg.MaxSessions, MaxOps: reconcile.DefaultMaxOps, MaxClaims: reconcile.DefaultMaxClaims,
 	})
 	if err != nil {

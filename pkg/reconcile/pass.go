@@ -54,12 +54,12 @@ func (m *Machine) view() Node {
 		CanAct: m.own.CanAct(), Fresh: m.sync.fresh, Recovering: len(m.recovering) > 0,
 		Draining: m.draining, DrainNow: m.draining, Labels: m.cfg.Labels, Runtime: m.cfg.Runtime, Images: m.cfg.Images,
 	}
-	if !m.cfg.Fleet {
-		return n
-	}
 	if d := m.sync.directive; d != nil {
 		n.Draining, n.Cordoned = n.Draining || d.Drain, d.Cordon || d.Drain
 		n.DrainNow = n.DrainNow || d.Drain && !d.Deadline.IsZero() && !m.wall.Before(d.Deadline)
+	}
+	if !m.cfg.Fleet {
+		return n
 	}
 	n.StopDue, n.KillAt = m.lossTimes()
 	for _, p := range m.own.Peers() {

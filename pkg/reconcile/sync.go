@@ -119,9 +119,7 @@ func (m *Machine) advanceSync() {
 	}
 	if s.wanted && s.stage == stageIdle && m.now >= s.notBefore {
 		s.wanted, s.stage = false, stageDesired
-		if m.cfg.Fleet {
-			m.syncGet(syncDirective, "", fleet.PrefixDirectives+m.cfg.NodeID, "")
-		}
+		m.syncGet(syncDirective, "", fleet.PrefixDirectives+m.cfg.NodeID, "")
 		m.syncList(syncDesired, fleet.PrefixDesired)
 	}
 }
