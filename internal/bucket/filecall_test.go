@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -80,11 +81,11 @@ func TestCallsInFlightAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		started := 0
+		var started atomic.Int64
 		for range maxInFlight + 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			_, unsure, err := run(ctx, s, func(*call) int {
-				started++ // calls are made one after the other here
+				started.Add(1)
 				time.Sleep(time.Hour)
 				return 0
 			})
@@ -93,8 +94,8 @@ func TestCallsInFlightAreBounded(t *testing.T) {
 				t.Fatalf("unsure %v, error %v", unsure, err)
 			}
 		}
-		if started != maxInFlight {
-			t.Errorf("%d calls reached the file system, want %d", started, maxInFlight)
+		if n := started.Load(); n != maxInFlight {
+			t.Errorf("%d calls reached the file system, want %d", n, maxInFlight)
 		}
 		time.Sleep(2 * time.Hour)
 	})

@@ -89,6 +89,8 @@ func dateOf(h http.Header) time.Time {
 // anyone's", as opposed to "they may not do this".
 func (f failure) badCredentials() bool {
 	switch f.code {
+	case "XAdminUserNotFound": // versitygw, with status 404
+		return true
 	case "ExpiredToken", "TokenRefreshRequired", "InvalidToken", "InvalidAccessKeyId", "InvalidClientTokenId":
 		return f.status == http.StatusForbidden || f.status == http.StatusBadRequest
 	}

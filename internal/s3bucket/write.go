@@ -86,7 +86,7 @@ func (s *Store) put(ctx context.Context, key string, body []byte, cond bucket.Co
 	switch {
 	case f.unclear():
 		result.Outcome = bucket.Ambiguous
-	case f.status == http.StatusNotFound && match && f.code != "NoSuchBucket":
+	case f.status == http.StatusNotFound && match && (f.code == "NoSuchKey" || f.code == ""):
 		result.Err = &bucket.Error{Op: "put", Key: key, Kind: bucket.ErrCondition, Err: f.err}
 	case f.skewed():
 		return result, s.clock.set(f.date)

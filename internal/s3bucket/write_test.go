@@ -108,6 +108,8 @@ func TestPutOutcomes(t *testing.T) {
 		{"404 empty", match, status(404), bucket.Rejected, bucket.ErrCondition, ""},
 		{"404 html", create, html(404), bucket.Rejected, bucket.ErrUnreachable, "is an S3 server"},
 		{"404 bucket", "", s3error(404, "NoSuchBucket", "no"), bucket.Rejected, bucket.ErrUnreachable, "make the bucket fleet"},
+		{"404 user", "", s3error(404, "XAdminUserNotFound", "no"), bucket.Rejected, bucket.ErrCredentials, "renew"},
+		{"404 other", "", s3error(404, "NoSuchThing", "no"), bucket.Rejected, bucket.ErrInvalid, ""},
 		{"409", "", s3error(409, "ConditionalRequestConflict", "no"), bucket.Ambiguous, nil, ""},
 		{"409 html", "", html(409), bucket.Ambiguous, nil, ""},
 		{"429", "", s3error(429, "TooManyRequests", "no"), bucket.Rejected, bucket.ErrThrottled, ""},

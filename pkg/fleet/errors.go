@@ -70,9 +70,9 @@ func (e *NoFleetError) Error() string {
 	return fmt.Sprintf("there is no fleet in %s", e.Bucket)
 }
 
-// errNewer marks a record that a newer version wrote: it must not be replaced.
-var errNewer = errors.New("written by a newer version")
+// ErrNewerSchema marks a record that a newer version wrote: it must not be replaced.
+var ErrNewerSchema = errors.New("written by a newer version")
 
 // Newer reports an unreadable record that a newer version of this project
 // wrote, as opposed to one that is damaged.
-func Newer(err error) bool { return errors.Is(err, errNewer) }
+func Newer(err error) bool { return errors.Is(err, ErrNewerSchema) }

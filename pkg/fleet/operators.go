@@ -18,7 +18,7 @@ type Directive struct {
 	// Seq rises with every change, so that a node can say which one it obeys.
 	Seq    uint64 `json:"seq"`
 	Cordon bool   `json:"cordon,omitzero"` // claims nothing new
-	Drain  bool   `json:"drain,omitzero"`  // also gives up what it owns, then leaves
+	Drain  bool   `json:"drain,omitzero"`  // also gives up what it owns
 	// Deadline is when a drain stops waiting for what blocks it. It is counted
 	// from the store's clock and read with the node's: for people's patience,
 	// never for ownership.

@@ -47,7 +47,7 @@ func (h Head) check() error {
 	case h.Schema <= 0:
 		return errors.New("no schema number")
 	case h.Schema > Schema:
-		return fmt.Errorf("schema %d: %w than this program, which reads %d: upgrade it", h.Schema, errNewer, Schema)
+		return fmt.Errorf("schema %d, this program knows %d: %w", h.Schema, Schema, ErrNewerSchema)
 	}
 	return nil
 }
@@ -287,8 +287,14 @@ type Session struct {
 	Seen       uint64 `json:"seen,omitzero"`    // the last intent carried out
 	WakeSeen   uint64 `json:"wake_seen,omitzero"`
 	Instance   string `json:"instance,omitempty"` // the workload's id on its node
-	LastNode   string `json:"last_node,omitempty"`
-	LastName   string `json:"last_name,omitempty"` // LastNode's name, for people
+	// Started is when the current or last run began, and ActiveSince when it last
+	// began or was resumed, both by the owner's wall clock: time-outs and TTLs
+	// count from them, ownership never does.
+	Started     time.Time `json:"started,omitzero"`
+	ActiveSince time.Time `json:"active_since,omitzero"`
+
+	LastNode string `json:"last_node,omitempty"`
+	LastName string `json:"last_name,omitempty"` // LastNode's name, for people
 
 	Lineage  Lineage  `json:"lineage,omitzero"`
 	Snapshot Snapshot `json:"snapshot,omitzero"`

@@ -46,7 +46,7 @@ func kinds() []kind {
 		}, func(b []byte) (any, error) { return DecodeDesired("a1", b) }},
 		{"session", &Session{
 			Head: head, Name: "a1", Owner: "n-1", Incarnation: 3, Epoch: 6, OwnerTTLMillis: 30000, OwnerName: "host1", Endpoint: "10.0.0.1:7070",
-			UID: "u1", Generation: 2, Phase: PhasePaused, Reason: "by ttl", Seen: 4, WakeSeen: 1, Instance: "b-1", LastNode: "n-0", LastName: "host0",
+			UID: "u1", Generation: 2, Phase: PhasePaused, Reason: "by ttl", Seen: 4, WakeSeen: 1, Instance: "b-1", Started: day, ActiveSince: day, LastNode: "n-0", LastName: "host0",
 			Lineage: Lineage{UID: "u1", Epoch: 5}, Snapshot: Snapshot{Kind: "frozen", Node: "n-1", Lineage: Lineage{UID: "u1", Epoch: 5}, Since: day},
 			Attempt: 2, Failures: 1, RetryAfterMillis: 500, Exit: &Exit{Code: 1, Signal: 9, OOM: true, Lost: true, Reason: "why", At: day, CPUMsec: 77}, Sealed: true,
 		}, func(b []byte) (any, error) { return DecodeSession("a1", b) }},

@@ -137,7 +137,7 @@ func TestStatusAndExplain(t *testing.T) {
 		{"released remains", viewAt(PhasePending, 0, func(v *View) { v.Desired = nil; v.Session.Owner = "" }), live, "", "there is no name a1", "fleetctl ls"},
 		{"damaged", viewAt(PhaseRunning, 5, func(v *View) { v.Desired, v.DesiredErr = nil, errBad }), live, StatusUnreadable, "desired/a1 cannot be understood", "fleetctl apply --replace-damaged -f FILE"},
 		{"damaged ownership", viewAt(PhaseRunning, 5, func(v *View) { v.Session, v.SessionErr = nil, errBad }), live, StatusUnreadable, "sessions/a1 cannot be understood", ""},
-		{"newer", viewAt(PhaseRunning, 5, func(v *View) { v.Desired, v.DesiredErr = nil, &UnreadableError{Err: errNewer} }), live, StatusUnreadable, "written by a newer version", "upgrade fleetctl"},
+		{"newer", viewAt(PhaseRunning, 5, func(v *View) { v.Desired, v.DesiredErr = nil, &UnreadableError{Err: ErrNewerSchema} }), live, StatusUnreadable, "written by a newer version", "upgrade fleetctl"},
 		{"a phase of the future", viewAt("hibernating", 5, nil), live, "HIBERNATING", `its phase is "hibernating"`, "fleetctl describe a1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -48,7 +48,8 @@ type boltMeta struct {
 	txid     uint64
 }
 
-// parseMeta reads a meta page, starting at its page header.
+// parseMeta reads a meta page, starting at its page header. It fails exactly
+// where bbolt does not accept the page; what the page says may still be absurd.
 func parseMeta(p []byte) (boltMeta, error) {
 	if len(p) < pageHeader+metaSize {
 		return boltMeta{}, fmt.Errorf("%d bytes are too few for a meta page", len(p))
@@ -66,14 +67,10 @@ func parseMeta(p []byte) (boltMeta, error) {
 	if want := ne.Uint64(m[metaSize-8:]); h.Sum64() != want {
 		return boltMeta{}, fmt.Errorf("meta checksum %016x, recorded %016x", h.Sum64(), want)
 	}
-	meta := boltMeta{
+	return boltMeta{
 		pageSize: ne.Uint32(m[8:]), root: ne.Uint64(m[16:]), freelist: ne.Uint64(m[32:]),
 		high: ne.Uint64(m[40:]), txid: ne.Uint64(m[48:]),
-	}
-	if meta.pageSize < minPageSize || meta.pageSize > maxPageSize || meta.pageSize&(meta.pageSize-1) != 0 {
-		return boltMeta{}, fmt.Errorf("page size %d", meta.pageSize)
-	}
-	return meta, nil
+	}, nil
 }
 
 // damage is a structural fault of the file.
@@ -136,53 +133,71 @@ func (w *walker) readMeta() bool {
 		w.fault("file", "is empty")
 		return false
 	}
-	buf := make([]byte, pageHeader+metaSize)
-	first, err0 := w.metaAt(buf, 0)
-	var second boltMeta
-	err1 := fmt.Errorf("not found")
-	if err0 == nil {
-		second, err1 = w.metaAt(buf, int64(first.pageSize))
-	} else {
-		// The page size stands in the page that is missing: try them all.
-		for ps := int64(minPageSize); ps <= maxPageSize && err1 != nil; ps <<= 1 {
-			if second, err1 = w.metaAt(buf, ps); err1 == nil && int64(second.pageSize) != ps {
-				err1 = fmt.Errorf("page size %d in a meta page at %d", second.pageSize, ps)
-			}
-		}
-	}
-	switch {
-	case err0 != nil && err1 != nil:
-		w.fault("meta pages", "none is valid: %w; %w", err0, err1)
+	meta, err := w.findMeta()
+	if err != nil {
+		w.fault("meta pages", "%w", err)
 		return false
-	case err0 != nil:
-		w.meta, w.torn = second, fmt.Errorf("meta page 0: %w", err0)
-	case err1 != nil:
-		w.meta, w.torn = first, fmt.Errorf("meta page 1: %w", err1)
-	case second.pageSize != first.pageSize:
-		w.fault("meta pages", "page sizes %d and %d", first.pageSize, second.pageSize)
-		return false
-	case second.txid > first.txid:
-		w.meta = second
-	default:
-		w.meta = first
 	}
-	ps, m := int64(w.meta.pageSize), w.meta
+	w.meta = meta
+	ps := int64(meta.pageSize)
 	switch {
-	case m.high > uint64(w.size/ps):
-		w.fault("file", "has %d bytes, its %d pages need %d", w.size, m.high, m.high*uint64(ps))
-	case m.high < 4:
-		w.fault("meta pages", "%d pages are too few", m.high)
-	case m.root < 2 || m.root >= m.high:
-		w.fault("meta pages", "root page %d of %d", m.root, m.high)
-	case m.freelist == noFreelist:
+	case meta.high > uint64(w.size/ps):
+		w.fault("file", "has %d bytes, its %d pages of %d need more", w.size, meta.high, ps)
+	case meta.high < 4:
+		w.fault("meta pages", "%d pages are too few", meta.high)
+	case meta.root < 2 || meta.root >= meta.high:
+		w.fault("meta pages", "root page %d of %d", meta.root, meta.high)
+	case meta.freelist == noFreelist:
 		w.fault("meta pages", "no free list was written")
-	case m.freelist < 2 || m.freelist >= m.high:
-		w.fault("meta pages", "free list page %d of %d", m.freelist, m.high)
+	case meta.freelist < 2 || meta.freelist >= meta.high:
+		w.fault("meta pages", "free list page %d of %d", meta.freelist, meta.high)
 	}
 	return len(w.faults) == 0
 }
 
-func (w *walker) metaAt(buf []byte, off int64) (boltMeta, error) {
+// findMeta chooses between the two meta pages. One of them may be torn; one
+// that is whole and absurd is worse than that, because bbolt would believe it.
+func (w *walker) findMeta() (boltMeta, error) {
+	first, err0 := w.metaAt(0)
+	if err0 == nil {
+		if !first.sane() {
+			return boltMeta{}, fmt.Errorf("page size %d", first.pageSize)
+		}
+		second, err1 := w.metaAt(int64(first.pageSize))
+		switch {
+		case err1 != nil:
+			w.torn = fmt.Errorf("meta page 1: %w", err1)
+			return first, nil
+		case second.pageSize != first.pageSize:
+			return boltMeta{}, fmt.Errorf("page sizes %d and %d", first.pageSize, second.pageSize)
+		case second.txid > first.txid:
+			return second, nil
+		}
+		return first, nil
+	}
+	// The page size stands in the page that is missing: look where the second
+	// may be, in bbolt's order.
+	for ps := int64(minPageSize); ps <= maxPageSize; ps <<= 1 {
+		second, err := w.metaAt(ps)
+		if err != nil {
+			continue
+		}
+		if int64(second.pageSize) != ps {
+			return boltMeta{}, fmt.Errorf("page size %d in a meta page at %d", second.pageSize, ps)
+		}
+		w.torn = fmt.Errorf("meta page 0: %w", err0)
+		return second, nil
+	}
+	return boltMeta{}, fmt.Errorf("none is valid: %w", err0)
+}
+
+// sane reports a page size that bbolt can have used.
+func (m boltMeta) sane() bool {
+	return m.pageSize >= minPageSize && m.pageSize <= maxPageSize && m.pageSize&(m.pageSize-1) == 0
+}
+
+func (w *walker) metaAt(off int64) (boltMeta, error) {
+	buf := make([]byte, pageHeader+metaSize)
 	if _, err := w.r.ReadAt(buf, off); err != nil {
 		return boltMeta{}, err
 	}
@@ -315,6 +330,10 @@ func (w *walker) branch(p []byte, count int, id uint64, where string, lo, hi []b
 
 // leaf checks a leaf page, or the inline page in a bucket's value.
 func (w *walker) leaf(p []byte, count int, at string, lo, hi, bucket []byte) {
+	if count == 0 && lo != nil {
+		w.fault(at, "an empty leaf below a branch")
+		return
+	}
 	keys := make([][]byte, count)
 	for i := range count {
 		elem := pageHeader + i*elemSize
@@ -374,14 +393,16 @@ func (w *walker) bucket(name, value []byte) {
 }
 
 // ordered reports whether key, the i-th of its page, is not empty, follows its
-// predecessor and lies in [lo, hi); nil bounds are open.
+// predecessor and lies in [lo, hi); nil bounds are open. The first key of a page
+// must be the very key under which its parent names it: bbolt finds the parent's
+// entry by it when it rewrites the page, and adds a second one if it does not.
 func ordered(i int, key, lo, hi []byte, keys [][]byte) bool {
 	switch {
 	case len(key) == 0:
 		return false
 	case i > 0 && bytes.Compare(keys[i-1], key) >= 0:
 		return false
-	case lo != nil && bytes.Compare(key, lo) < 0:
+	case i == 0 && lo != nil && !bytes.Equal(key, lo):
 		return false
 	case hi != nil && bytes.Compare(key, hi) >= 0:
 		return false

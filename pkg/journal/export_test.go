@@ -1,0 +1,12 @@
+package journal
+
+// SetGroupGate makes the committer call gate before it takes a group. It must
+// be set before the first Submit.
+func (j *Journal) SetGroupGate(gate func()) { j.groupGate = gate }
+
+// Queued returns how many batches wait.
+func (j *Journal) Queued() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.queue)
+}
