@@ -203,7 +203,7 @@ func appliedLine(r fleet.Applied, dry bool, out format) string {
 	}
 	line := r.Name + " " + string(r.Outcome)
 	if r.Outcome == fleet.OutcomeAdopted {
-		line += " (a node knew the name already; what it runs is kept where the spec is the same)"
+		line += " (a node knew the name already: what it runs goes on as it is; restart it if the spec has changed)"
 	}
 	if dry {
 		line += " (dry run)"

@@ -32,8 +32,10 @@ func safe(s string) string {
 			b.WriteRune(r)
 		case r < 0x100:
 			fmt.Fprintf(&b, `\x%02x`, r)
-		default:
+		case r < 0x10000:
 			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
 		}
 		i += n
 	}
@@ -46,22 +48,38 @@ func hostile(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
 }
 
-// safeQuoted escapes what is hostile in encoded JSON or YAML, where it can only
-// stand inside a quoted string. Line ends are the encoder's own.
-func safeQuoted(b []byte) []byte {
+// safeJSON escapes what is hostile in encoded JSON, where it can only stand
+// inside a string. Line ends are the encoder's own.
+func safeJSON(b []byte) []byte {
+	return escapeQuoted(b, func(r rune) string {
+		if r > 0xffff {
+			r -= 0x10000
+			return fmt.Sprintf(`\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		}
+		return fmt.Sprintf(`\u%04x`, r)
+	})
+}
+
+// safeYAML does the same for YAML whose hostile strings are in double quotes.
+func safeYAML(b []byte) []byte {
+	return escapeQuoted(b, func(r rune) string {
+		if r > 0xffff {
+			return fmt.Sprintf(`\U%08x`, r)
+		}
+		return fmt.Sprintf(`\u%04x`, r)
+	})
+}
+
+func escapeQuoted(b []byte, escape func(rune) string) []byte {
 	if !strings.ContainsFunc(string(b), func(r rune) bool { return r != '\n' && hostile(r) }) {
 		return b
 	}
 	out := make([]byte, 0, len(b)+64)
 	for _, r := range string(b) {
-		switch {
-		case r == '\n' || !hostile(r):
+		if r == '\n' || !hostile(r) {
 			out = utf8.AppendRune(out, r)
-		case r > 0xffff:
-			hi, lo := 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff
-			out = fmt.Appendf(out, `\u%04x\u%04x`, hi, lo)
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = append(out, escape(r)...)
 		}
 	}
 	return out

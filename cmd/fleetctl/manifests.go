@@ -99,7 +99,7 @@ func (a *app) export(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return fmt.Errorf("encode manifests: %w", err)
 	}
-	_, err = a.stdout.Write(safeQuoted(b))
+	_, err = a.stdout.Write(safeYAML(b))
 	return err
 }
 

@@ -58,7 +58,7 @@ func toJSON(v any, indent bool) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode output: %w", err)
 	}
-	return append(safeQuoted(b), '\n'), nil
+	return append(safeJSON(b), '\n'), nil
 }
 
 // toYAML encodes what toJSON would, as YAML with the same field names.
@@ -67,30 +67,57 @@ func toYAML(v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode output: %w", err)
 	}
-	var n yaml.Node
-	if err := yaml.Unmarshal(b, &n); err != nil {
+	n, err := yamlOf(jsontext.NewDecoder(bytes.NewReader(b)))
+	if err != nil {
 		return nil, fmt.Errorf("encode output: %w", err)
 	}
-	restyle(&n)
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
-	if err := enc.Encode(&n); err != nil {
+	if err := enc.Encode(n); err != nil {
 		return nil, fmt.Errorf("encode output: %w", err)
 	}
-	return safeQuoted(out.Bytes()), enc.Close()
+	return safeYAML(out.Bytes()), enc.Close()
 }
 
-// restyle writes block style instead of JSON's, and quotes what safeQuoted has
-// to be able to escape.
-func restyle(n *yaml.Node) {
-	n.Style = 0
-	if n.Kind == yaml.ScalarNode && strings.ContainsFunc(n.Value, hostile) {
-		n.Style = yaml.DoubleQuotedStyle
+// yamlOf turns the next JSON value into a tree that is written as YAML, its
+// members in the same order. What safeYAML has to be able to escape is put into
+// double quotes.
+func yamlOf(dec *jsontext.Decoder) (*yaml.Node, error) {
+	tok, err := dec.ReadToken()
+	if err != nil {
+		return nil, err
 	}
-	for _, c := range n.Content {
-		restyle(c)
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: tok.String()}
+	switch tok.Kind() {
+	case 'n':
+		n.Tag = "!!null"
+	case 't', 'f':
+		n.Tag = "!!bool"
+	case '0':
+		if n.Tag = "!!int"; strings.ContainsAny(n.Value, ".eE") {
+			n.Tag = "!!float"
+		}
+	case '"':
+		n.Tag = "!!str"
+		if strings.ContainsFunc(n.Value, hostile) {
+			n.Style = yaml.DoubleQuotedStyle
+		}
+	default:
+		n.Kind, n.Tag, n.Value = yaml.MappingNode, "!!map", ""
+		if tok.Kind() == '[' {
+			n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
+		}
+		for dec.PeekKind() != '}' && dec.PeekKind() != ']' {
+			c, err := yamlOf(dec)
+			if err != nil {
+				return nil, err
+			}
+			n.Content = append(n.Content, c)
+		}
+		_, err = dec.ReadToken()
 	}
+	return n, err
 }
 
 // emit writes v as JSON or YAML, and says whether the format was one of them.

@@ -60,7 +60,8 @@ type Applied struct {
 // A name that was deleted begins anew, with another uid: nodes tear down what is
 // left of the old one before they start it, and its pending verbs are void. A
 // name whose record is gone although nodes still know it (a lifecycle rule, a
-// wiped prefix) keeps its uid: the record is restored around what runs.
+// wiped prefix) keeps its uid and generation: the record is restored around what
+// runs, which goes on as it is until a later apply configures it.
 func (c *Client) Apply(ctx context.Context, m *Manifest, opt ApplyOptions) (Applied, error) {
 	a, err := c.apply(ctx, m, opt)
 	if err == nil && a.Outcome != OutcomeUnchanged && !opt.DryRun {
@@ -138,7 +139,8 @@ func (c *Client) planApply(ctx context.Context, m *Manifest, obj bucket.Object, 
 			return nil, err
 		}
 		if s != nil && s.UID != "" && !s.Sealed {
-			next.UID, next.Generation = s.UID, s.Generation+1
+			// The same generation: restoring a record restarts nothing.
+			next.UID, next.Generation = s.UID, max(s.Generation, 1)
 			seen, wakeSeen = s.Seen, s.WakeSeen
 			out.Outcome = OutcomeAdopted
 		}
