@@ -177,6 +177,29 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
+// Once a batch is in a transaction nobody can say what becomes of it before it
+// has ended, and a caller that gives up is told so at once.
+func TestWaitForACommitUnderWay(t *testing.T) {
+	j, _ := open(t, t.TempDir())
+	release := j.HoldTransactions()
+	ticket := j.Submit(journal.Batch{Seen: map[string]uint64{"a": 1}})
+	for j.Queued() > 0 {
+		runtime.Gosched()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := ticket.Wait(ctx); !errors.Is(err, journal.ErrUnknown) || !errors.Is(err, context.Canceled) {
+		t.Errorf("given up in the middle: %v", err)
+	}
+	release()
+	if _, err := ticket.Wait(t.Context()); err != nil {
+		t.Errorf("asked again: %v", err)
+	}
+	if s := load(t, j); s.Seen["a"] != 1 {
+		t.Errorf("seen %v", s.Seen)
+	}
+}
+
 // Whatever moment a caller gives up at, a definite answer is true.
 func TestWaitIsDefiniteOrUnknown(t *testing.T) {
 	j, _ := open(t, t.TempDir())

@@ -93,7 +93,9 @@ func TestQuarantine(t *testing.T) {
 		"data pages zeroed":  edit(func(b []byte) { clear(b[2*page:]) }),
 		"one level zeroed":   edit(func(b []byte) { clear(b[8*page : 24*page]) }),
 		"shifted by a byte":  append([]byte{0}, sample...),
-		"pages swapped":      edit(swapReachable),
+		"pages swapped":      edit(swapPages),
+		"first key changed":  edit(growFirstKey),
+		"last key too high":  edit(raiseLastKey),
 		"foreign bbolt file": foreign(t, "something"),
 		"no schema":          foreign(t, "meta"),
 	} {
@@ -125,23 +127,47 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// swapReachable exchanges two leaf pages with their ids corrected, so that only
-// the order of keys gives them away.
-func swapReachable(b []byte) {
+// ownedLeaves finds leaf pages of the owned bucket, not its first.
+func ownedLeaves(b []byte) (offsets []int) {
 	const page = 4096
-	var leaves []int
 	for off := 2 * page; off+page <= len(b); off += page {
 		if binary.NativeEndian.Uint64(b[off:]) == uint64(off/page) && binary.NativeEndian.Uint16(b[off+8:]) == 2 &&
-			bytes.Contains(b[off:off+page], []byte("name-01")) {
-			leaves = append(leaves, off)
+			bytes.Contains(b[off:off+page], []byte("name-01")) && bytes.Contains(b[off:off+page], []byte(`{"epoch":`)) {
+			offsets = append(offsets, off)
 		}
 	}
+	return offsets
+}
+
+// swapPages exchanges two leaf pages with their ids corrected, so that only
+// the order of keys gives them away.
+func swapPages(b []byte) {
+	const page = 4096
+	leaves := ownedLeaves(b)
 	x, y := leaves[0], leaves[len(leaves)-1]
 	tmp := bytes.Clone(b[x : x+page])
 	copy(b[x:], b[y:y+page])
 	copy(b[y:], tmp)
 	binary.NativeEndian.PutUint64(b[x:], uint64(x/page))
 	binary.NativeEndian.PutUint64(b[y:], uint64(y/page))
+}
+
+// growFirstKey makes a page's first key longer by a byte of its value. It still
+// sorts where it should, but it is not what the parent calls the page: bbolt
+// would give the parent a second entry for it at the next change.
+func growFirstKey(b []byte) {
+	elem := b[ownedLeaves(b)[1]+16:]
+	ne := binary.NativeEndian
+	ne.PutUint32(elem[8:], ne.Uint32(elem[8:])+1)
+	ne.PutUint32(elem[12:], ne.Uint32(elem[12:])-1)
+}
+
+// raiseLastKey makes a page's last key sort behind the next page's first.
+func raiseLastKey(b []byte) {
+	page := b[ownedLeaves(b)[0]:]
+	ne := binary.NativeEndian
+	elem := 16 + 16*(int(ne.Uint16(page[10:]))-1)
+	page[elem+int(ne.Uint32(page[elem+4:]))] = 'o' // of name-…
 }
 
 // foreign is a sound bbolt file that is no journal.

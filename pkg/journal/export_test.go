@@ -10,3 +10,9 @@ func (j *Journal) Queued() int {
 	defer j.mu.Unlock()
 	return len(j.queue)
 }
+
+// HoldTransactions lets no transaction begin until release is called.
+func (j *Journal) HoldTransactions() (release func()) {
+	j.dbMu.Lock()
+	return j.dbMu.Unlock
+}
