@@ -7,6 +7,14 @@ const none = ^uint32(0)
 // two cache lines, and the tree over 10,000 owners is 7 levels instead of 14.
 const heapArity = 4
 
+// heapRoot is the index of the first entry. With the root at 3 every group of
+// four siblings starts at a multiple of four entries, that is on a line of its
+// own.
+const heapRoot = heapArity - 1
+
+func heapParent(i int) int { return i/heapArity + heapRoot - 1 }
+func heapChild(i int) int  { return heapArity * (i - heapRoot + 1) }
+
 // heapEntry is one owner (a flow, or a tenant in one size class) and the key
 // it waits with. The key is kept beside the owner's slot so that a sift touches
 // the heap's own memory only.
@@ -20,8 +28,8 @@ type heapEntry struct {
 // appears at most once; pos finds it in O(1), so that an owner can be re-keyed
 // or removed in O(log n) and nothing dead is ever left inside.
 type tagHeap struct {
-	entries []heapEntry
-	pos     []uint32 // owner slot → index in entries, or none
+	entries []heapEntry // from heapRoot
+	pos     []uint32    // owner slot → index in entries, or none
 	// after reports that a orders after b when key and tie are equal. It must
 	// be a strict order on distinct owners.
 	after func(a, b uint32) bool
@@ -30,9 +38,9 @@ type tagHeap struct {
 	comparisons uint64
 }
 
-func (h *tagHeap) len() int { return len(h.entries) }
+func (h *tagHeap) len() int { return max(len(h.entries), heapRoot) - heapRoot }
 
-func (h *tagHeap) top() uint32 { return h.entries[0].owner }
+func (h *tagHeap) root() *heapEntry { return &h.entries[heapRoot] }
 
 func (h *tagHeap) has(owner uint32) bool {
 	return int(owner) < len(h.pos) && h.pos[owner] != none
@@ -59,27 +67,20 @@ func (h *tagHeap) grow(n int) {
 	}
 }
 
-// set inserts the owner with a key, or moves it to a new key.
+// set inserts the owner with a key, or moves it to a new key, or, where after
+// changed its mind about the owner, to its new place.
 func (h *tagHeap) set(owner uint32, key u128, tie uint64) {
 	e := heapEntry{key: key, tie: tie, owner: owner}
 	i := h.pos[owner]
 	if i == none {
+		if len(h.entries) == 0 {
+			h.entries = append(h.entries, make([]heapEntry, heapRoot)...)
+		}
 		h.entries = append(h.entries, e)
 		h.up(len(h.entries)-1, e)
 		return
 	}
-	old := h.entries[i]
-	if old.key == key && old.tie == tie {
-		// The secondary order may have changed; both directions are tried below
-		// only if a neighbour shares the key, which the sift finds out itself.
-		if h.up(int(i), e) == int(i) {
-			h.down(int(i), e)
-		}
-		return
-	}
-	if h.entryLess(&e, &old) {
-		h.up(int(i), e)
-	} else {
+	if h.up(int(i), e) == int(i) {
 		h.down(int(i), e)
 	}
 }
@@ -104,8 +105,8 @@ func (h *tagHeap) remove(owner uint32) {
 
 // up places e at or above index i and returns where it came to rest.
 func (h *tagHeap) up(i int, e heapEntry) int {
-	for i > 0 {
-		p := (i - 1) / heapArity
+	for i > heapRoot {
+		p := heapParent(i)
 		h.comparisons++
 		if !h.entryLess(&e, &h.entries[p]) {
 			break
@@ -123,18 +124,17 @@ func (h *tagHeap) up(i int, e heapEntry) int {
 func (h *tagHeap) down(i int, e heapEntry) {
 	n := len(h.entries)
 	for {
-		c := i*heapArity + 1
+		c := heapChild(i)
 		if c >= n {
 			break
 		}
-		end := min(c+heapArity, n)
 		best := c
-		for j := c + 1; j < end; j++ {
+		for j := c + 1; j < min(c+heapArity, n); j++ {
 			if h.entryLess(&h.entries[j], &h.entries[best]) {
 				best = j
 			}
 		}
-		h.comparisons += uint64(end - c)
+		h.comparisons += heapArity
 		if !h.entryLess(&h.entries[best], &e) {
 			break
 		}

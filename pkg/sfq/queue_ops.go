@@ -152,7 +152,7 @@ func (q *Queue[F, J, P]) DispatchUpTo(k int, dst []Dispatch[F, J, P]) []Dispatch
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for n := min(k, q.cfg.IssueDepth-q.running, q.queued); n > 0; n-- {
-		slot := q.heads.top()
+		slot := q.heads.root().owner
 		f := &q.flows[slot]
 		q.virtual = f.start
 		at := f.head
