@@ -85,8 +85,8 @@ func (s *Scheduler) checkChain(t *tenant) error {
 			return broken(6, "tenant %d has its chain out of order", t.id)
 		}
 		last = f.ticket
-		if start := a.dispatchStep(f.lift, f.distance, f.remotePay, f.pinned); start != f.start {
-			return broken(6, "ticket %d has another start tag than its chain", f.ticket)
+		if start := a.dispatchStep(f.lift, f.distance, f.remotePay, f.pinned); start.less(f.start) {
+			return broken(6, "ticket %d has a later start tag than its chain", f.ticket)
 		}
 		if a.finish.hi >= tagLimit {
 			return broken(7, "ticket %d leaves the tag range", f.ticket)

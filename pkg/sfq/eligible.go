@@ -149,12 +149,15 @@ func (a *account) correct(amount u128, refund bool) bool {
 
 // rechain recomputes what the outstanding picks make of the tenant's account,
 // after one of them was aborted or the base was corrected. The result is the
-// state in which the aborted pick was never made.
+// state in which the aborted pick was never made. A start tag is only ever
+// revised downwards: what was charged after the choice must not push the clock
+// beyond the tag by which the choice was made, or tenants that become eligible
+// next would be lifted over those that waited.
 func (s *Scheduler) rechain(t *tenant) {
 	t.acct = t.base
 	for i := t.firstOut; i != none; i = s.flights[i].next {
 		f := &s.flights[i]
-		f.start = t.acct.dispatchStep(f.lift, f.distance, f.remotePay, f.pinned)
+		f.start = minU128(f.start, t.acct.dispatchStep(f.lift, f.distance, f.remotePay, f.pinned))
 	}
 }
 

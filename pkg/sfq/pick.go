@@ -106,7 +106,7 @@ func (s *Scheduler) pick(slotClass Class, now int64, wantTicket Ticket, wantJob 
 		state: flightPicked, class: k, slotClass: slotClass, pinned: c.pinned,
 		est: c.cost, charged: c.cost, weight: weight, lift: q.lift, distance: charge(c.cost, weight),
 	}
-	if c.pinned && !t.acct.remote.isZero() {
+	if c.pinned {
 		f.remotePay = charge(scaleCost(c.cost, s.cfg.Kappa), weight)
 	}
 	after := t.acct

@@ -199,7 +199,7 @@ func (s *Scheduler) decodeFlights(d *decoder) {
 		f.pinned, f.chained = flags&flagPinned != 0, flags&flagHeld != 0
 		f.est, f.charged = int64(d.bounded(MaxCost)), int64(d.bounded(maxCharged))
 		f.weight = d.bounded(1 << 37)
-		f.lift, f.distance, f.remotePay = d.tag(), d.u128(), d.u128()
+		f.lift, f.start, f.distance, f.remotePay = d.tag(), d.tag(), d.u128(), d.u128()
 		// The distances must be what a pick can have computed: they bound the sums
 		// that the chain takes without checks.
 		maxStep := u128{hi: MaxCost << weightShift}

@@ -93,7 +93,7 @@ type flight struct {
 	charged    int64  // CPU ms charged so far
 	weight     uint64 // at dispatch, the divisor of every later correction
 	lift       u128   // the class's clock when the tenant became eligible
-	start      u128   // start tag, revised when an older pick is aborted
+	start      u128   // start tag, revised downwards when an older pick is aborted
 	distance   u128   // est/weight
 	remotePay  u128   // bound on remote debt paid, pinned only
 }

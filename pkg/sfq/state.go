@@ -133,6 +133,7 @@ func (s *Scheduler) encodeFlights(e *encoder) {
 		e.u64(uint64(f.charged))
 		e.u64(f.weight)
 		e.u128(f.lift)
+		e.u128(f.start)
 		e.u128(f.distance)
 		e.u128(f.remotePay)
 	}
