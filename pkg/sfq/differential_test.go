@@ -17,6 +17,7 @@ type schedPair struct {
 	now     int64
 	tickets []Ticket
 	jobs    JobID
+	clocks  [MaxClasses]u128
 }
 
 func drawConfig(t *rapid.T) Config {
@@ -179,6 +180,10 @@ func (p *schedPair) check(*rapid.T) {
 		p.Fatal(err)
 	}
 	for k := range p.cfg.Classes {
+		if p.real.clock[k].less(p.clocks[k]) {
+			p.Fatalf("the clock of class %d went back", k)
+		}
+		p.clocks[k] = p.real.clock[k]
 		if p.real.clock[k].big().Cmp(p.naive.clock[k]) != 0 {
 			p.Fatalf("clock of class %d is %v, the oracle's %v", k, p.real.clock[k].big(), p.naive.clock[k])
 		}

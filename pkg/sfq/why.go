@@ -44,7 +44,8 @@ type Waiting struct {
 	InFlight, Cap int64
 	// CostFirst bounds, in CPU ms, the work of the job's class now queued here
 	// that is dispatched before it. It holds as long as nothing is added, held,
-	// corrected, aborted or re-weighted; see doc.go.
+	// corrected, aborted or re-weighted, and the job's tenant is not at a cap; of
+	// a job that is held or whose tenant is at a cap now, it is all that is queued.
 	CostFirst int64
 }
 
@@ -90,8 +91,13 @@ func (s *Scheduler) Why(id JobID, now int64) (Waiting, bool) {
 		return w, true
 	}
 	q := s.queue(c.tenant, c.class)
-	w.CostFirst = s.costFirst(c, t, q, min(max(now, 0), MaxTime))
 	w.Reason = s.reason(at, c, t, q, &w)
+	switch w.Reason {
+	case ReasonHeld, ReasonCappedJobs, ReasonCappedCost:
+		w.CostFirst = s.allQueued(c, q)
+	default:
+		w.CostFirst = s.costFirst(c, t, q, min(max(now, 0), MaxTime))
+	}
 	return w, true
 }
 
@@ -142,9 +148,12 @@ func (s *Scheduler) slotsFor(k Class) (slots, free uint32) {
 func (s *Scheduler) costFirst(c *cand, t *tenant, q *classQueue, now int64) int64 {
 	own := s.ownBefore(c, q)
 	mine := own
+	// A dispatch in another class first lifts the tag to that class's clock.
+	start := maxU128(q.lift, t.acct.finish.plus(t.acct.remote))
 	for k := range s.cfg.Classes {
-		if k != int(c.class) {
-			mine += s.queue(c.tenant, Class(k)).cost
+		if p := s.queue(c.tenant, Class(k)); k != int(c.class) && p.n > 0 {
+			mine += p.cost
+			start = maxU128(start, p.lift)
 		}
 	}
 	weight := t.weight
@@ -155,11 +164,6 @@ func (s *Scheduler) costFirst(c *cand, t *tenant, q *classQueue, now int64) int6
 			sum = u128{hi: maxUsage}
 		}
 		weight = effectiveWeight(t.weight, sum, d.norm(t.spec.Tier))
-	}
-	// One unit per dispatch covers the rounding of its charge.
-	start := maxU128(q.lift, t.acct.finish.plus(t.acct.remote))
-	if !q.active {
-		start = maxU128(start, s.clock[c.class])
 	}
 	tagAt, over := start.add(chargeSum(mine, weight))
 	if over {
@@ -173,6 +177,18 @@ func (s *Scheduler) costFirst(c *cand, t *tenant, q *classQueue, now int64) int6
 		}
 		if p := s.queue(uint32(i), c.class); p.n > 0 {
 			total += min(p.cost, ahead(g, p, tagAt))
+		}
+	}
+	return total
+}
+
+// allQueued is the queued work of the class that can go before the job at all:
+// its tenant's earlier jobs, and all of everybody else's.
+func (s *Scheduler) allQueued(c *cand, q *classQueue) int64 {
+	total := s.ownBefore(c, q)
+	for i := range s.tenants {
+		if s.tenants[i].live && uint32(i) != c.tenant {
+			total += s.queue(uint32(i), c.class).cost
 		}
 	}
 	return total
