@@ -54,21 +54,27 @@ type JobState struct {
 
 // Valid reports that the state can be reached.
 func (s JobState) Valid() bool {
-	switch {
-	case s.Phase >= phaseCount, s.Stop >= stopReasons, s.MaxAttempts < 1, s.Failures > s.Attempt, s.Failures > s.MaxAttempts:
+	if s.Phase >= phaseCount || s.Stop >= stopReasons || s.MaxAttempts < 1 || s.Failures > s.Attempt {
 		return false
-	case s.Phase == Queued:
-		return s.Stop == StopNone && s.Failures < s.MaxAttempts
-	case s.Phase == Assigned, s.Phase == Running:
-		return s.Attempt > 0 && s.Failures < s.Attempt && s.Failures < s.MaxAttempts
-	case s.Phase == JobFailed:
-		return s.Failures == s.MaxAttempts && s.Stop == StopNone
-	case s.Phase == JobTimedOut:
-		return s.Stop == StopTimeout && s.Attempt > 0
-	case s.Phase == JobCancelled:
-		return s.Stop == StopRequested
 	}
-	return s.Attempt > 0 && s.Failures < s.Attempt
+	if s.Phase == JobFailed {
+		return s.Failures == s.MaxAttempts && s.Stop == StopNone
+	}
+	if s.Failures >= s.MaxAttempts {
+		return false
+	}
+	ran := s.Failures < s.Attempt // the live or last attempt is no failure
+	switch s.Phase {
+	case Queued:
+		return s.Stop == StopNone
+	case Assigned:
+		return ran && s.Stop != StopTimeout
+	case JobTimedOut:
+		return ran && s.Stop == StopTimeout
+	case JobCancelled:
+		return s.Stop == StopRequested // perhaps in the queue, after a failure
+	}
+	return ran
 }
 
 // JobEventKind is something that happened to a job.

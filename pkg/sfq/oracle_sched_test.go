@@ -577,6 +577,7 @@ func (n *naive) observe(p PeerID, id TenantID, cumulative, now int64) Outcome {
 	t.base.remote = add(t.base.remote, bigCharge(cumulative-last, n.weight(t, now)))
 	n.note(t.base)
 	n.after()
+	n.settle()
 	return Observed
 }
 

@@ -56,6 +56,7 @@ func (s *Scheduler) Observe(peer PeerID, id TenantID, cumulative, now int64) Out
 		}
 		o = Observed
 		s.refresh(ti)
+		s.settle() // nobody waits on an idle node, so nobody owes anything there
 	}
 	s.remotes[key] = uint64(cumulative)
 	s.record(Event{Kind: EventObserve, Peer: peer, Tenant: id, Cost: cumulative, Now: now})

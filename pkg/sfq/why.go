@@ -220,6 +220,9 @@ func ahead(g *tenant, p *classQueue, tagAt u128) int64 {
 // chargeSum is charge for sums of costs, rounded up by a whole unit, so that it
 // also covers the rounding of each of the charges summed.
 func chargeSum(cost int64, weight uint64) u128 {
+	if cost == 0 {
+		return u128{}
+	}
 	hi, lo := bits.Mul64(uint64(cost), 1<<weightShift)
 	if hi >= weight {
 		return u128{hi: tagLimit}
