@@ -340,3 +340,22 @@ func TestCorrectionOutOfRange(t *testing.T) {
 		t.Fatal("the slots are still taken")
 	}
 }
+
+// TestEncodingIsCanonical: there is one encoding per event.
+func TestEncodingIsCanonical(t *testing.T) {
+	var ev Event
+	for name, b := range map[string][]byte{
+		"leading zero":  {byte(EventDrop), 0x81, 0x00},
+		"unknown kind":  {99},
+		"kind zero":     {0},
+		"nothing":       {},
+		"cut short":     {byte(EventDrop)},
+		"unknown flags": {byte(EventAdd), 0, 4, 1, 1, 1, 1, 1, 1},
+		"65 bits":       {byte(EventDrop), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02},
+		"late time":     {byte(EventCommit), 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01},
+	} {
+		if n, err := DecodeEvent(b, &ev); !errors.Is(err, ErrEncoding) {
+			t.Errorf("%s: %d bytes, %v", name, n, err)
+		}
+	}
+}
