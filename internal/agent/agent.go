@@ -111,17 +111,18 @@ func (c Config) withDefaults() (Config, error) {
 
 // Agent is one running node.
 type Agent struct {
-	cfg     Config
-	log     *slog.Logger
-	j       *journal.Journal
-	opened  journal.Opened
-	book    *book
-	store   bucket.Store
-	meter   *bucket.Meter     // nil without a bucket
-	local   *localstore.Store // nil in a fleet
-	driver  *process.Driver
-	loop    *reconcile.Loop
-	started time.Time
+	cfg    Config
+	log    *slog.Logger
+	j      *journal.Journal
+	opened journal.Opened
+	book   *book
+	store  bucket.Store
+	meter  *bucket.Meter     // nil without a bucket
+	local  *localstore.Store // nil in a fleet
+	driver *process.Driver
+	loop   *reconcile.Loop
+
+	lastBucket string // the bucket that the data directory was last used with
 }
 
 // Run runs a node until ctx ends, the node leaves its fleet, or something is
@@ -139,7 +140,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	a := &Agent{cfg: cfg, log: cfg.Log, j: j, opened: opened, started: time.Now()}
+	a := &Agent{cfg: cfg, log: cfg.Log, j: j, opened: opened}
 	start, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -185,7 +186,11 @@ func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
 		if a.cfg.drain == drainAtStart {
 			a.loop.Input(lctx, reconcile.Drain{On: true, Leave: true})
 		}
-		<-ctx.Done()
+		select {
+		case <-ctx.Done():
+		case <-lctx.Done(): // the loop has ended by itself
+			return
+		}
 		if a.cfg.drain != drainAtExit {
 			stop()
 			return
@@ -204,7 +209,7 @@ func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
 
 // explain names the buckets in the words of the command line.
 func (a *Agent) explain(fatal *reconcile.FatalError) error {
-	was := a.book.id.Bucket
+	was := a.lastBucket
 	if was != "" && was != a.cfg.FleetBucket {
 		return fmt.Errorf("%w (the data directory was last used with %s, now with %s)", fatal, was, a.cfg.FleetBucket)
 	}
@@ -237,7 +242,10 @@ func (a *Agent) open(ctx context.Context) (reconcile.Start, error) {
 		a.log.Warn("the machine, the boot or the data directory is another than the journal's: this node first watches whether someone else lives under its identity")
 	}
 	life := fleet.NewNonce()
-	id.Bucket, id.Driver = a.cfg.FleetBucket, driver.Info().Driver
+	a.lastBucket, id.Driver = id.Bucket, driver.Info().Driver
+	if id.FleetID == "" {
+		id.Bucket = a.cfg.FleetBucket
+	}
 	writer := id.Writer
 	if suspicious && state.Identity != nil {
 		writer = fleet.NewNonce()
@@ -249,6 +257,9 @@ func (a *Agent) open(ctx context.Context) (reconcile.Start, error) {
 	if err := a.book.saveID()(); err != nil {
 		return start, err
 	}
+	// Journaled with the next identity, which is after the bucket has shown that
+	// it holds this directory's fleet.
+	a.book.id.Bucket = a.cfg.FleetBucket
 	if err := a.openStore(ctx); err != nil {
 		return start, err
 	}
