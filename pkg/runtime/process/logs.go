@@ -80,11 +80,12 @@ type logReader struct {
 	dir            string
 	stdout, stderr io.Writer
 
-	n    int // number of the segment being read; 0 before the first
-	f    *os.File
-	in   *bufio.Reader
-	off  int64  // end of the last whole record read
-	torn []byte // what is behind it: a record whose end is not there yet
+	n     int // number of the segment being read; 0 before the first
+	first int // number of the first segment that was read
+	f     *os.File
+	in    *bufio.Reader
+	off   int64  // end of the last whole record read
+	torn  []byte // what is behind it: a record whose end is not there yet
 
 	// skip is how many lines, counted over all streams in the order in which
 	// they begin, are before the first one to show.
@@ -99,6 +100,7 @@ type logReader struct {
 // that are there now. A negative tail shows all.
 func (r *logReader) seek(tail int) error {
 	r.out[0], r.out[1] = bufio.NewWriterSize(r.stdout, readBuffer), bufio.NewWriterSize(r.stderr, readBuffer)
+	r.n, r.first = 0, 0
 	if tail < 0 {
 		return nil
 	}
@@ -117,14 +119,22 @@ func (r *logReader) seek(tail int) error {
 		}
 		total += n
 	}
-	// Count again in one pass with the rules of showing, over what is there.
+	// Count again in one pass, with the rules of showing.
 	probe := &logReader{dir: r.dir, n: segs[first] - 1, skip: int(^uint(0) >> 1)}
 	probe.out = [2]*bufio.Writer{bufio.NewWriter(io.Discard), bufio.NewWriter(io.Discard)}
 	defer probe.close()
+	if err := r.openSegment(segs[first]); err != nil {
+		return err
+	}
 	if err := probe.copy(); err != nil {
 		return err
 	}
-	r.n = segs[first] - 1
+	if r.f == nil || probe.first != segs[first] {
+		// Rotated away between two steps. That needs a writer that fills a
+		// segment in that time, and the next attempt begins further on.
+		r.close()
+		return r.seek(tail)
+	}
 	r.skip = max(probe.lines-tail, 0)
 	return nil
 }
@@ -190,6 +200,10 @@ func (r *logReader) openSegment(n int) error {
 	if r.n > 0 && n > r.n+1 && r.f != nil {
 		// The reader was slower than the writer by all the segments there are.
 		fmt.Fprintf(r.out[1], "[barista: %d log segments were rotated away before they could be read]\n", n-r.n-1)
+		r.skip = 0 // what was to be left out is gone
+	}
+	if r.first == 0 {
+		r.first = n
 	}
 	r.close()
 	r.torn = r.torn[:0]

@@ -39,7 +39,7 @@ func (d *Driver) Pause(ctx context.Context, instance string) (kind string, err e
 	}
 	defer r.unlock()
 	if g := r.group(); g != "" {
-		kind, err = PauseFrozen, d.freeze(ctx, g)
+		kind, err = PauseFrozen, d.freeze(ctx, r, g)
 	} else {
 		kind, err = PauseStoppedTree, stopTree(ctx, r)
 	}
@@ -50,14 +50,14 @@ func (d *Driver) Pause(ctx context.Context, instance string) (kind string, err e
 }
 
 // freeze freezes a group, or leaves it as it was.
-func (d *Driver) freeze(ctx context.Context, g proctree.Group) error {
+func (d *Driver) freeze(ctx context.Context, r *run, g proctree.Group) error {
 	was := g.FreezeAsked()
 	if err := g.SetFrozen(true); err != nil {
 		return err
 	}
 	wctx, cancel := context.WithTimeout(ctx, pauseTimeout)
 	defer cancel()
-	err := d.waitGroup(wctx, g, func(e proctree.Events) bool { return e.Frozen || !e.Populated })
+	err := d.waitGroup(wctx, g, r.ended, func(e proctree.Events) bool { return e.Frozen || !e.Populated })
 	if err == nil {
 		ev, everr := g.Events()
 		switch {
@@ -100,7 +100,7 @@ func (d *Driver) Resume(ctx context.Context, instance string) error {
 	}
 	defer r.unlock()
 	if g := r.group(); g != "" {
-		err = d.thaw(ctx, g)
+		err = d.thaw(ctx, r, g)
 	} else {
 		err = continueTree(r)
 	}
@@ -110,13 +110,13 @@ func (d *Driver) Resume(ctx context.Context, instance string) error {
 	return nil
 }
 
-func (d *Driver) thaw(ctx context.Context, g proctree.Group) error {
+func (d *Driver) thaw(ctx context.Context, r *run, g proctree.Group) error {
 	if err := g.SetFrozen(false); err != nil {
 		return err
 	}
 	wctx, cancel := context.WithTimeout(ctx, pauseTimeout)
 	defer cancel()
-	return d.waitGroup(wctx, g, func(e proctree.Events) bool { return !e.Frozen })
+	return d.waitGroup(wctx, g, r.ended, func(e proctree.Events) bool { return !e.Frozen })
 }
 
 // continueTree only acts on a run that Pause has stopped: a process that

@@ -164,7 +164,7 @@ func (d *Driver) proveGroup() error {
 	if err := g.SetFrozen(true); err != nil {
 		return err
 	}
-	if err := d.waitGroup(ctx, g, func(e proctree.Events) bool { return e.Frozen }); err != nil {
+	if err := d.waitGroup(ctx, g, nil, func(e proctree.Events) bool { return e.Frozen }); err != nil {
 		return fmt.Errorf("freeze: %w", err)
 	}
 	// A frozen process that is told to end must stay, and die when it is killed.
@@ -177,7 +177,7 @@ func (d *Driver) proveGroup() error {
 	if err := g.Kill(); err != nil {
 		return err
 	}
-	if err := d.waitGroup(ctx, g, func(e proctree.Events) bool { return !e.Populated }); err != nil {
+	if err := d.waitGroup(ctx, g, nil, func(e proctree.Events) bool { return !e.Populated }); err != nil {
 		return fmt.Errorf("kill: %w", err)
 	}
 	return child.id.Wait(ctx)

@@ -371,11 +371,13 @@ func (d *Driver) waitEmpty(ctx context.Context, r *run) error {
 	if g == "" {
 		return r.tree().WaitEmpty(ctx)
 	}
-	return d.waitGroup(ctx, g, func(e proctree.Events) bool { return !e.Populated })
+	return d.waitGroup(ctx, g, r.ended, func(e proctree.Events) bool { return !e.Populated })
 }
 
-// waitGroup waits until the state of a group is as wanted.
-func (d *Driver) waitGroup(ctx context.Context, g proctree.Group, want func(proctree.Events) bool) error {
+// waitGroup waits until the state of a group is as wanted, or its run has
+// ended: whoever removes a group then takes with it the news that it is empty,
+// which the kernel delivers up to 10 ms late.
+func (d *Driver) waitGroup(ctx context.Context, g proctree.Group, ended <-chan struct{}, want func(proctree.Events) bool) error {
 	if !g.Exists() {
 		return nil // with all that was in it
 	}
@@ -397,6 +399,8 @@ func (d *Driver) waitGroup(ctx context.Context, g proctree.Group, want func(proc
 		}
 		select {
 		case <-changed:
+		case <-ended:
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
