@@ -208,7 +208,8 @@ func (r PutResult) Conflict() bool {
 var (
 	// ErrCondition: a conditional write met another version of the object.
 	ErrCondition = errors.New("condition not met")
-	// ErrThrottled: the store asked to slow down; the request was not applied.
+	// ErrThrottled: the store asked to slow down. Whether a Put was applied all
+	// the same is in its outcome, as ever.
 	ErrThrottled = errors.New("throttled")
 	// ErrDenied: the credentials do not allow the request.
 	ErrDenied = errors.New("access denied")

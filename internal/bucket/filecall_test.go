@@ -114,3 +114,25 @@ func TestFileErrorKinds(t *testing.T) {
 		}
 	}
 }
+
+// A write that its caller has left must not reach its rename, wherever it was.
+func TestAbandonedPutChangesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := InitFileStore(dir); err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewFileStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 30 { // the wait for the lock may notice it, or the last check
+		c := &call{done: make(chan struct{})}
+		c.abandon()
+		if r := s.put(c, "a/k", []byte("late"), IfAbsent()); r.Outcome != Rejected {
+			t.Fatalf("%v", r.Outcome)
+		}
+	}
+	if obj, err := s.Get(t.Context(), "a/k", ""); err != nil || obj.Status != Absent {
+		t.Errorf("%v, error %v", obj.Status, err)
+	}
+}

@@ -22,11 +22,13 @@ func TestParseURL(t *testing.T) {
 		{"s3://my-fleet/", bucket.Location{Kind: bucket.KindS3, Bucket: "my-fleet"}, "s3://my-fleet"},
 		{
 			"s3://my-fleet/a/b/?region=eu-west-1",
-			bucket.Location{Kind: bucket.KindS3, Bucket: "my-fleet", Prefix: "a/b", Region: "eu-west-1"}, "s3://my-fleet/a/b?region=eu-west-1",
+			bucket.Location{Kind: bucket.KindS3, Bucket: "my-fleet", Prefix: "a/b", Region: "eu-west-1"},
+			"s3://my-fleet/a/b?region=eu-west-1",
 		},
 		{
 			"s3://my-fleet?path_style=true",
-			bucket.Location{Kind: bucket.KindS3, Bucket: "my-fleet", PathStyle: true}, "",
+			bucket.Location{Kind: bucket.KindS3, Bucket: "my-fleet", PathStyle: true},
+			"",
 		},
 		{
 			"s3://my-fleet?endpoint=http://127.0.0.1:9000/",

@@ -44,6 +44,7 @@ func TestPutSends(t *testing.T) {
 		wantHeader(t, got, "X-Amz-Content-Sha256", []string{hex.EncodeToString(sum[:])})
 		wantHeader(t, got, "Content-Encoding", nil)
 		wantHeader(t, got, "X-Amz-Trailer", nil)
+		wantHeader(t, got, "X-Amz-Checksum-Crc32", nil)
 		if auth := got.Header.Get("Authorization"); !strings.Contains(auth, "Credential=AKEY/") || !strings.Contains(auth, "/eu-west-1/s3/") {
 			t.Errorf("%v: signed %q", c.cond, auth)
 		}
@@ -133,11 +134,15 @@ func TestPutOutcomes(t *testing.T) {
 		{"200 without etag", "", status(200), bucket.Ambiguous, nil, ""},
 		{"204 without etag", "", status(204), bucket.Ambiguous, nil, ""},
 		{"304", "", status(304), bucket.Ambiguous, bucket.ErrUnreachable, ""},
-		{"301", "", s3error(301, "PermanentRedirect", "no", "X-Amz-Bucket-Region", "eu-north-1"),
-			bucket.Rejected, bucket.ErrUnreachable, "region eu-north-1, not us-east-1"},
+		{
+			"301", "", s3error(301, "PermanentRedirect", "no", "X-Amz-Bucket-Region", "eu-north-1"),
+			bucket.Rejected, bucket.ErrUnreachable, "region eu-north-1, not us-east-1",
+		},
 		{"307", "", status(307, "Location", "http://127.0.0.1:1/other"), bucket.Rejected, bucket.ErrUnreachable, "another region"},
-		{"400 region", "", s3error(400, "AuthorizationHeaderMalformed", "the region 'us-east-1' is wrong; expecting 'ap-south-1'"),
-			bucket.Rejected, bucket.ErrUnreachable, "region=ap-south-1"},
+		{
+			"400 region", "", s3error(400, "AuthorizationHeaderMalformed", "the region 'us-east-1' is wrong; expecting 'ap-south-1'"),
+			bucket.Rejected, bucket.ErrUnreachable, "region=ap-south-1",
+		},
 		{"cut", "", cut, bucket.Ambiguous, bucket.ErrUnreachable, ""},
 		{"hang", "", hang, bucket.Ambiguous, bucket.ErrUnreachable, ""},
 	} {
@@ -259,5 +264,41 @@ func TestDelete(t *testing.T) {
 	}
 	if seen[0].Method != http.MethodDelete || seen[0].URL.Path != "/fleet/a/k" || seen[0].Header.Get("If-Match") != "" {
 		t.Errorf("sent %s %s", seen[0].Method, seen[0].URL)
+	}
+}
+
+// A redirect is an answer. Following it would send a write twice, and a signed
+// request to a host that somebody else named.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	other := newServer(t, answer(200, "b", "ETag", `"e"`))
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		srv := newServer(t, status(code, "Location", other.URL+"/fleet/k"))
+		s := srv.open(t, "")
+		r := s.Put(t.Context(), "k", []byte("x"), bucket.IfAbsent())
+		_, gerr := s.Get(t.Context(), "k", "")
+		_, lerr := s.List(t.Context(), "")
+		derr := s.Delete(t.Context(), "k")
+		if r.Outcome != bucket.Rejected || gerr == nil || lerr == nil || derr == nil {
+			t.Errorf("%d: put %v, get %v, list %v, delete %v", code, r.Outcome, gerr, lerr, derr)
+		}
+		if n := len(srv.seen()); n != 4 {
+			t.Errorf("%d: sent %d requests", code, n)
+		}
+	}
+	if n := len(other.seen()); n != 0 {
+		t.Errorf("%d requests followed a redirect", n)
+	}
+}
+
+// A proxy's error page may never end. What it says is clear from its status.
+func TestEndlessErrorBody(t *testing.T) {
+	srv := newServer(t, endless(412))
+	s := srv.open(t, "", WithTimeout(20*time.Second))
+	begun := time.Now()
+	if r := s.Put(t.Context(), "k", nil, bucket.IfAbsent()); !r.Conflict() {
+		t.Errorf("%v %v", r.Outcome, r.Err)
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("took %v: the body was read to the time-out", took)
 	}
 }
