@@ -71,10 +71,12 @@ type Name struct {
 	Reason      string `json:"reason,omitempty"`
 }
 
-// Requests counts requests of one class (conditional-write, get, list, …).
+// Requests counts requests of one class: what was asked of which kind of key, as
+// in "put-if-match nodes".
 type Requests struct {
-	Total  uint64 `json:"total"`
-	Failed uint64 `json:"failed,omitempty"`
+	Total     uint64 `json:"total"`
+	Failed    uint64 `json:"failed,omitempty"`
+	Conflicts uint64 `json:"conflicts,omitempty"` // conditional writes that came second
 }
 
 // Journal describes the journal.

@@ -71,7 +71,7 @@ func decodeSegment(name string) (string, bool) {
 			}
 		}
 	}
-	if CheckKey(string(seg)) != nil || encodeSegment(string(seg)) != name {
+	if CheckKey(string(seg)) != nil || strings.Contains(name, "/") || encodeSegment(string(seg)) != name {
 		return "", false
 	}
 	return string(seg), true

@@ -40,6 +40,10 @@ func parseHeader(b []byte) (ETag, bool) {
 	return ETag(`"` + string(id) + `"`), true
 }
 
+// errNotFile is a directory, a pipe or the like in an object's place. Only hands
+// put one there.
+var errNotFile = errors.New("not a regular file")
+
 // stat reads an object's ETag and size, and no body.
 func stat(root *os.Root, path string) (etag ETag, size int64, err error) {
 	obj, size, err := read(root, path, false)
@@ -58,7 +62,7 @@ func read(root *os.Root, path string, withBody bool) (obj Object, size int64, er
 		return Object{}, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return Object{}, 0, fs.ErrNotExist // no object: a directory put there by hand
+		return Object{}, 0, errNotFile
 	}
 	head := make([]byte, headerLen)
 	n, err := io.ReadFull(f, head)

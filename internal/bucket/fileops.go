@@ -309,8 +309,8 @@ func (l *lister) walk(keyDir, path string) error {
 			continue
 		}
 		etag, size, err := stat(root, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted during this call
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFile) {
+			continue // deleted during this call, or never an object
 		}
 		if err != nil {
 			return err

@@ -25,7 +25,8 @@ type Identity struct {
 	// Intended is the incarnation that a raise under way will write. It is
 	// journaled before the write is sent; 0 when none is under way.
 	Intended  uint64 `json:"intended,omitempty"`
-	Writer    string `json:"writer,omitempty"` // the last process life that renewed
+	Writer    string `json:"writer,omitempty"`     // the writer of Incarnation
+	NewWriter string `json:"new_writer,omitempty"` // the writer of Intended
 	MachineID string `json:"machine_id,omitempty"`
 	BootID    string `json:"boot_id,omitempty"`
 	DirID     string `json:"dir_id,omitempty"` // see DirID

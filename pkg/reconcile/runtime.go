@@ -69,4 +69,3 @@ type LogReader interface {
 	// until the run ends or ctx does.
 	Logs(ctx context.Context, req runtime.LogRequest) error
 }
-

@@ -1,0 +1,44 @@
+# Barista: build, demo, tests. `make help` lists the targets.
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+GO      ?= go
+SEEDS   ?= 2000
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/node-agent, bin/fleetctl and bin/node-shim
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: demo
+demo: build ## three agents, a dead machine, a takeover, an orphan that is fenced
+	$(GO) run ./test/demo -bin bin
+
+.PHONY: test
+test: build ## every layer but the long ones; what the tests need is fetched
+	$(GO) vet ./...
+	$(GO) test -race -timeout 20m ./...
+
+.PHONY: test-s3
+test-s3: ## the S3 suite: MINIO_BIN, VERSITYGW_BIN or an endpoint choose the server
+	$(GO) test -race -count=1 -timeout 10m ./internal/s3bucket/... ./test/minio/...
+
+.PHONY: bench
+bench: ## benchmarks; what matters is printed as a ratio to a baseline of the same run
+	$(GO) test -run '^$$' -bench . -benchmem ./pkg/... ./internal/...
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for a minute
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "== $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime 60s $$pkg; \
+	  done; done
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin .cache
