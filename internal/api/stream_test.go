@@ -229,3 +229,44 @@ func TestCutStreams(t *testing.T) {
 		})
 	}
 }
+
+// What clients can make the agent hold is bounded; one too many is told to come
+// again, and requests of the other kind still pass.
+func TestStreamsAreBounded(t *testing.T) {
+	j := openJournal(t, dataDir(t))
+	const limit = 64
+	entered, end := make(chan struct{}, limit), make(chan struct{})
+	c, _ := serve(t, j, agent{
+		events: func(_ context.Context, _ api.EventRequest, send func(api.Event) error) error {
+			entered <- struct{}{}
+			<-end
+			return send(api.Event(`{}`))
+		},
+		status: func() (api.Status, error) { return api.Status{Node: "busy"}, nil },
+	}, api.Config{})
+	results := make(chan error, limit)
+	watch := func() error {
+		return c.Events(context.Background(), api.EventRequest{}, func(api.Event) error { return nil })
+	}
+	for range limit {
+		go func() { results <- watch() }()
+	}
+	for range limit {
+		<-entered
+	}
+	if e := wantCode(t, watch(), api.CodeThrottled); !e.Retryable {
+		t.Error("not retryable")
+	}
+	if s, err := c.Status(t.Context()); err != nil || s.Node != "busy" {
+		t.Errorf("status beside %d streams: %+v, %v", limit, s, err)
+	}
+	close(end)
+	for range limit {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := watch(); err != nil {
+		t.Errorf("after the others ended: %v", err)
+	}
+}

@@ -166,7 +166,7 @@ func mutate(rng *rand.Rand, file []byte) []byte {
 
 // TestMutatedFiles is the fuzz target's idea with a fixed seed, for every run.
 func TestMutatedFiles(t *testing.T) {
-	const rounds = 200
+	rounds := journal.Rounds(t, 60)
 	sample := sampleJournal(t)
 	rng := rand.New(rand.NewPCG(20240506, 1))
 	quarantined, damaged, clean := 0, 0, 0
