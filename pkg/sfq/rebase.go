@@ -7,6 +7,11 @@ package sfq
 // origin becomes the origin: the tags of tenants without a claim on any clock
 // (they would be lifted anyway), and the floor under refunds of the others.
 //
+// A class that nobody uses may have a clock that stands far behind for ever.
+// Only when such a clock is all that holds the origin back, and tags have used
+// up half of their range, it is raised with the origin; two tenants that meet in
+// that class next then start level there, where one might have been ahead.
+//
 // It returns [Rebased], or [Unchanged] when the origin is where it should be.
 func (s *Scheduler) Rebase() Outcome {
 	origin := s.origin()
@@ -48,10 +53,22 @@ func (a *account) shift(origin u128) {
 	a.finish = a.finish.monus(origin)
 }
 
-// origin is the lowest start tag or clock of any class in use; of all clocks
-// when no class is in use. Clocks of unused classes do not hold it back: they
-// are raised to it, which is still not ahead of any class in use.
+// rebaseUrgent is the integer part of a tag from which on clocks of unused
+// classes do not hold the origin back: half of the range.
+const rebaseUrgent = tagLimit / 2
+
+// origin is the lowest start tag or clock, of all classes, or, when that is
+// zero and tags are high, of the classes in use. Raising an unused class's clock
+// to the latter does not move it ahead of any class in use.
 func (s *Scheduler) origin() u128 {
+	low := s.lowest(false)
+	if low.isZero() && s.maxFinish.hi >= rebaseUrgent {
+		low = s.lowest(true)
+	}
+	return low
+}
+
+func (s *Scheduler) lowest(inUse bool) u128 {
 	low, found := u128{}, false
 	lower := func(v u128) {
 		if !found || v.less(low) {
@@ -59,29 +76,25 @@ func (s *Scheduler) origin() u128 {
 		}
 	}
 	for k := range s.cfg.Classes {
+		used := !inUse
 		for i := range s.tenants {
 			t := &s.tenants[i]
 			if !t.live || !t.hasClass(k) {
 				continue
 			}
 			q := s.queue(uint32(i), Class(k))
-			if !q.active {
-				continue
-			}
-			lower(s.clock[k])
-			if q.n > 0 {
+			used = used || q.active
+			if q.active && q.n > 0 {
 				lower(startTag(&t.acct, q.lift, q.firstPinned))
 			}
+		}
+		if used {
+			lower(s.clock[k])
 		}
 	}
 	for i := range s.flights {
 		if f := &s.flights[i]; f.state == flightPicked {
 			lower(f.start)
-		}
-	}
-	if !found {
-		for k := range s.cfg.Classes {
-			lower(s.clock[k])
 		}
 	}
 	return low

@@ -309,6 +309,25 @@ func TestTagsRunOutOfRange(t *testing.T) {
 	}
 }
 
+// TestUnusedClassDoesNotHoldTheOrigin: a class that never had a job keeps its
+// clock at zero; tags of the others are rebased all the same, once it is urgent.
+func TestUnusedClassDoesNotHoldTheOrigin(t *testing.T) {
+	f := newFixture(t, sizes(1, 0, 1))
+	f.tenant(1, Free, 9)
+	f.add(1, 0, 10)
+	f.add(1, 0, 10)
+	f.run(0)
+	f.clock[0] = vms(5)
+	want(t, "not urgent", f.Rebase(), Unchanged)
+	f.clock[0], f.maxFinish, f.tenants[0].acct.finish = vms(rebaseUrgent), vms(rebaseUrgent+10), vms(rebaseUrgent+10)
+	f.refresh(0)
+	want(t, "urgent", f.Rebase(), Rebased)
+	f.check()
+	if f.clock[0] != vms(0) || f.clock[2] != vms(0) || f.acct(1).finish != vms(10) {
+		t.Fatalf("clocks %v, tag %v", f.clock[:3], f.acct(1).finish)
+	}
+}
+
 // TestCorrectionOutOfRange: when not even a rebase makes room, a session's
 // correction is refused as a whole, and a run that ends is ended all the same.
 func TestCorrectionOutOfRange(t *testing.T) {

@@ -176,7 +176,7 @@ var All = []Mutant{
 	},
 	{
 		"a rebase moves the origin beyond waiting tags", "rebase.go",
-		"lower(startTag(&t.acct, q.lift, q.firstPinned))", "_ = q",
+		"if q.active && q.n > 0 {", "if false {",
 		"Rebase|Oracle",
 	},
 	{
