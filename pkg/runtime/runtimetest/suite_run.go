@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"syscall"
@@ -90,7 +91,7 @@ func testStartIdempotent(e *env) {
 	first := e.stop(req.Instance, patience)
 	// Also a dead run is not started again, and says how it ended.
 	again, err := e.d.Start(e.ctx, req)
-	if err != nil || again.State != first.State || again.Exit == nil || *again.Exit != *first.Exit {
+	if err != nil || again.State != first.State || again.Exit == nil || !reflect.DeepEqual(again.Exit, first.Exit) {
 		e.Errorf("start of a dead run: %+v, %v; want %+v", again, err, first)
 	}
 	if got := e.lines(history); len(got) != 2 {
@@ -220,7 +221,7 @@ func testStopIdempotent(e *env) {
 	w := e.start("twice", "-exit", "6")
 	w = e.ended(w.Instance)
 	for range 2 {
-		if again := e.stop(w.Instance, time.Second); *again.Exit != *w.Exit {
+		if again := e.stop(w.Instance, time.Second); !reflect.DeepEqual(again.Exit, w.Exit) {
 			e.Errorf("stop of a dead run changed its exit from %+v to %+v", w.Exit, again.Exit)
 		}
 	}
