@@ -141,34 +141,34 @@ func (f failure) passing() bool {
 }
 
 // explain gives a failure its kind and says what a person can do about it.
-func (s *Store) explain(f failure) (kind error, hint string) {
+func (s *Store) explain(f failure) (hint string, kind error) {
 	switch {
 	case f.skewed():
-		return bucket.ErrDenied, "the clocks of this machine and of the store disagree: check the machine's clock"
+		return "the clocks of this machine and of the store disagree: check the machine's clock", bucket.ErrDenied
 	case f.slowDown():
-		return bucket.ErrThrottled, ""
+		return "", bucket.ErrThrottled
 	case f.elsewhere():
-		return bucket.ErrUnreachable, s.whereHint(f)
+		return s.whereHint(f), bucket.ErrUnreachable
 	case f.badCredentials():
-		return bucket.ErrCredentials, "the store refuses these credentials: renew them, or check AWS_ACCESS_KEY_ID or AWS_PROFILE"
+		return "the store refuses these credentials: renew them, or check AWS_ACCESS_KEY_ID or AWS_PROFILE", bucket.ErrCredentials
 	case f.status == http.StatusForbidden && f.code == "SignatureDoesNotMatch":
-		return bucket.ErrDenied, "check the secret key, and that no proxy changes the requests"
+		return "check the secret key, and that no proxy changes the requests", bucket.ErrDenied
 	case f.status == http.StatusForbidden || f.status == http.StatusUnauthorized:
-		return bucket.ErrDenied, "allow s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket on " + s.loc.Bucket + " to these credentials"
+		return "allow s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket on " + s.loc.Bucket + " to these credentials", bucket.ErrDenied
 	case f.code == "NoSuchBucket":
-		return bucket.ErrUnreachable, "make the bucket " + s.loc.Bucket + ", or check its name, the endpoint and the region"
+		return "make the bucket " + s.loc.Bucket + ", or check its name, the endpoint and the region", bucket.ErrUnreachable
 	case f.status == http.StatusNotFound && f.code == "":
-		return bucket.ErrUnreachable, "check that the endpoint is an S3 server"
+		return "check that the endpoint is an S3 server", bucket.ErrUnreachable
 	case f.code == "NotImplemented":
-		return bucket.ErrInvalid, "this store has no conditional writes: a fleet cannot use it"
+		return "this store has no conditional writes: a fleet cannot use it", bucket.ErrInvalid
 	case f.status == http.StatusConflict:
-		return nil, ""
+		return "", nil
 	case f.status == http.StatusPreconditionFailed:
-		return bucket.ErrCondition, ""
+		return "", bucket.ErrCondition
 	case f.unclear() || f.passing() || f.status == 0:
-		return bucket.ErrUnreachable, "check that the store runs and can be reached from this machine"
+		return "check that the store runs and can be reached from this machine", bucket.ErrUnreachable
 	default:
-		return bucket.ErrInvalid, ""
+		return "", bucket.ErrInvalid
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *Store) fail(ctx context.Context, op, key string, f failure) error {
 			e.Err = fmt.Errorf("no answer within %v: %w", s.timeout, context.DeadlineExceeded)
 		}
 	}
-	e.Kind, e.Hint = s.explain(f)
+	e.Hint, e.Kind = s.explain(f)
 	if f.badCredentials() || f.code == "SignatureDoesNotMatch" {
 		s.creds.refused()
 	}
