@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	bolt "go.etcd.io/bbolt"
+	bolterr "go.etcd.io/bbolt/errors"
 )
 
 // exclusive runs fn, which may use the database, alone and guarded. If fn
@@ -30,7 +31,7 @@ func (j *Journal) view(op string, fn func(*bolt.Tx) error) error {
 	switch {
 	case err == nil, errors.As(err, &typed):
 		return err
-	case errors.Is(err, bolt.ErrDatabaseNotOpen):
+	case errors.Is(err, bolterr.ErrDatabaseNotOpen):
 		return &Error{Op: op, Kind: ErrClosed}
 	default:
 		return &Error{Op: op, Err: err}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterr "go.etcd.io/bbolt/errors"
 )
 
 // DBFile is the name of the journal in the data directory.
@@ -183,8 +184,8 @@ func (j *Journal) openFile(opened *Opened) error {
 
 // untrusted reports errors that say something about the file's contents.
 func untrusted(err error) bool {
-	return isPanic(err) || errors.Is(err, errUnreadable) || errors.Is(err, bolt.ErrInvalid) ||
-		errors.Is(err, bolt.ErrVersionMismatch) || errors.Is(err, bolt.ErrChecksum)
+	return isPanic(err) || errors.Is(err, errUnreadable) || errors.Is(err, bolterr.ErrInvalid) ||
+		errors.Is(err, bolterr.ErrVersionMismatch) || errors.Is(err, bolterr.ErrChecksum)
 }
 
 // create makes an empty journal beside path and moves it there, so that a

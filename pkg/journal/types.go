@@ -132,8 +132,8 @@ const (
 
 // Batch is a set of changes that is applied as one. Within a batch the order
 // is: removals, then everything that is put. The zero Batch is valid and empty.
-// The journal keeps no reference to a Batch after Commit, but its slices must
-// not change before that.
+// What its slices point to must not change before the batch has ended; after
+// ErrUnknown nobody knows when that is, so it must not change at all.
 type Batch struct {
 	Class Class
 
