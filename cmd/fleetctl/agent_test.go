@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/barista-fleet/barista/internal/api"
+	"github.com/barista-fleet/barista/internal/bucket"
 	"github.com/barista-fleet/barista/internal/localstore"
 	"github.com/barista-fleet/barista/pkg/fleet"
 	"github.com/barista-fleet/barista/pkg/journal"
@@ -18,7 +19,7 @@ import (
 // cmdAgent serves the local API of a machine without a bucket until the script
 // ends, and makes it what fleetctl speaks to:
 //
-//	agent           a single machine's
+//	agent           a single machine's, which owns the name a2
 //	agent fleet     a fleet member's, which has no objects of its own
 func cmdAgent(ts *testscript.TestScript, _ bool, args []string) {
 	dir, err := os.MkdirTemp("", "agent") // $WORK may be too long for a socket
@@ -27,7 +28,11 @@ func cmdAgent(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	l, err := api.Listen(j, "")
 	ts.Check(err)
-	cfg := api.Config{Store: localstore.New(j, nil)}
+	store := localstore.New(j, nil)
+	owned, err := fleet.Encode(&fleet.Session{Head: fleet.Head{Schema: fleet.Schema, Nonce: "x"}, Name: "a2", Owner: "here", Incarnation: 1, Epoch: 1, UID: "u", Phase: fleet.PhaseRunning})
+	ts.Check(err)
+	ts.Check(store.Put(context.Background(), fleet.PrefixSessions+"a2", owned, bucket.IfAbsent()).Err)
+	cfg := api.Config{Store: store}
 	if len(args) > 0 {
 		cfg = api.Config{Fleet: "s3://acme-fleet"}
 	}

@@ -58,7 +58,7 @@ func (a *app) describe(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	events, err := a.lastEvents(ctx, c, v)
+	events, err := a.lastEvents(ctx, cmd, c, v)
 	if err != nil {
 		return err
 	}
@@ -77,11 +77,25 @@ func (a *app) describe(ctx context.Context, cmd *cli.Command) error {
 }
 
 // lastEvents reads the newest events of a name from its owner and the owner
-// before, and no other node.
-func (a *app) lastEvents(ctx context.Context, c *fleet.Client, v *fleet.View) ([]fleet.Event, error) {
+// before, and no other node; on a single machine from its agent.
+func (a *app) lastEvents(ctx context.Context, cmd *cli.Command, c *fleet.Client, v *fleet.View) ([]fleet.Event, error) {
 	all := []fleet.Event{}
 	if v.Session == nil {
 		return all, nil
+	}
+	p, err := a.placeOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if p.bucket == "" {
+		agent, err := openAgent(p.agent)
+		if err != nil {
+			return nil, err
+		}
+		defer agent.Close()
+		r := &agentReader{c: agent, query: fleet.EventQuery{Name: v.Name}, told: make(map[string]bool)}
+		all, err = r.backlog(ctx)
+		return all[max(0, len(all)-describeEvents):], err
 	}
 	for i, node := range []string{v.Session.LastNode, v.Session.Owner} {
 		if fleet.CheckName(node) != nil || i == 1 && node == v.Session.LastNode {

@@ -113,6 +113,40 @@ func (a *app) bucketEvents(ctx context.Context, reader *fleet.EventReader, tell 
 	}
 }
 
+// agentReader reads the events that the agent of a single machine keeps, each
+// once.
+type agentReader struct {
+	c     *api.Client
+	query fleet.EventQuery
+	told  map[string]bool
+}
+
+// read calls fn with each event that it has not told before; with follow it goes
+// on until ctx ends.
+func (r *agentReader) read(ctx context.Context, follow bool, fn func(fleet.Event) error) error {
+	return r.c.Events(ctx, api.EventRequest{Name: r.query.Name, Follow: follow}, func(raw api.Event) error {
+		var e fleet.Event
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return fmt.Errorf("the agent sent an event that cannot be read: %w", err)
+		}
+		if r.told[e.ID] || r.query.Name != "" && e.Name != r.query.Name || r.query.Node != "" && e.Node != r.query.Node {
+			return nil
+		}
+		r.told[e.ID] = true
+		return fn(e)
+	})
+}
+
+// backlog returns what the agent has kept so far, oldest first.
+func (r *agentReader) backlog(ctx context.Context) ([]fleet.Event, error) {
+	events := []fleet.Event{}
+	err := r.read(ctx, false, func(e fleet.Event) error {
+		events = append(events, e)
+		return nil
+	})
+	return events, err
+}
+
 // agentEvents tells what the agent of a single machine keeps.
 func (a *app) agentEvents(ctx context.Context, p place, query fleet.EventQuery, tell *eventTeller) error {
 	c, err := openAgent(p.agent)
@@ -120,41 +154,17 @@ func (a *app) agentEvents(ctx context.Context, p place, query fleet.EventQuery, 
 		return err
 	}
 	defer c.Close()
-	told := make(map[string]bool)
-	wanted := func(raw api.Event) (fleet.Event, bool, error) {
-		var e fleet.Event
-		if err := json.Unmarshal(raw, &e); err != nil {
-			return e, false, fmt.Errorf("the agent sent an event that cannot be read: %w", err)
-		}
-		if told[e.ID] || query.Name != "" && e.Name != query.Name || query.Node != "" && e.Node != query.Node {
-			return e, false, nil
-		}
-		told[e.ID] = true
-		return e, true, nil
-	}
-	var backlog []fleet.Event
-	err = c.Events(ctx, api.EventRequest{Name: query.Name}, func(raw api.Event) error {
-		e, ok, err := wanted(raw)
-		if ok {
-			backlog = append(backlog, e)
-		}
-		return err
-	})
+	r := &agentReader{c: c, query: query, told: make(map[string]bool)}
+	events, err := r.backlog(ctx)
 	if err == nil {
-		err = tell.some(backlog, true)
+		err = tell.some(events, true)
 	}
 	if err != nil || !tell.cmd.Bool("watch") {
 		return err
 	}
-	err = c.Events(ctx, api.EventRequest{Name: query.Name, Follow: true}, func(raw api.Event) error {
-		e, ok, err := wanted(raw)
-		if !ok {
-			return err
-		}
-		return tell.some([]fleet.Event{e}, false)
-	})
+	err = r.read(ctx, true, func(e fleet.Event) error { return tell.some([]fleet.Event{e}, false) })
 	if ctx.Err() != nil {
-		return nil
+		return nil // interrupted: that is how a watch ends
 	}
 	return err
 }
