@@ -77,7 +77,7 @@ func (a *app) root() *cli.Command {
 			a.applyCommand(), a.lsCommand(), a.resolveCommand(), a.describeCommand(), a.deleteCommand(), a.waitCommand(),
 			a.intentCommand(pauseVerb), a.intentCommand(resumeVerb), a.intentCommand(stopVerb), a.intentCommand(startVerb),
 			a.intentCommand(restartVerb), a.intentCommand(cancelVerb), a.intentCommand(releaseHoldVerb), a.intentCommand(evictVerb),
-			a.wakeAtCommand(), a.eventsCommand(),
+			a.wakeAtCommand(), a.eventsCommand(), a.logsCommand(), a.doctorCommand(),
 			a.nodesCommand(), a.nodeCommand(), a.cordonCommand(), a.uncordonCommand(), a.drainCommand(),
 			a.tenantsCommand(), a.initCommand(), a.diffCommand(), a.exportCommand(), a.schemaCommand(), a.helpCommand(),
 		},

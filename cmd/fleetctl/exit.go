@@ -172,6 +172,8 @@ func storeFailure(f failure, err error, hint string) failure {
 	switch {
 	case errors.As(err, &agent) && agent.Code == api.CodeFleetMember:
 		f.Exit, f.Code = exitUsage, "fleet_member"
+	case errors.As(err, &agent) && agent.Code == api.CodeNotFound:
+		f.Exit, f.Code = exitNotFound, "not_found"
 	case errors.Is(err, bucket.ErrDenied) || errors.Is(err, bucket.ErrCredentials):
 		f.Exit, f.Code = exitCredentials, "credentials"
 		if f.Hint == "" {

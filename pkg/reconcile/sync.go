@@ -352,8 +352,11 @@ func (m *Machine) listedSessions(l bucket.Listing) {
 // goodName reports a key that names something; any other is told of once.
 func (m *Machine) goodName(key, name string) bool {
 	err := fleet.CheckName(name)
-	if err == nil {
+	switch {
+	case err == nil:
 		return true
+	case strings.HasPrefix(name, "."):
+		return false // a server's own temporary file
 	}
 	if !m.sync.badKeys[key] && len(m.sync.badKeys) < maxBadKeys {
 		m.sync.badKeys[key] = true
