@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -308,5 +307,3 @@ func (a *app) readFile(file string) ([]byte, error) {
 	}
 	return b, nil
 }
-
-var errNoBucket = errors.New("neither a bucket nor an agent is given")

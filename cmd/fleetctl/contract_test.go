@@ -31,9 +31,26 @@ func TestContractIsDocumented(t *testing.T) {
 		}
 	}
 	for _, v := range []any{
-		nameList{}, nameJSON{}, watchJSON{}, problemJSON{}, describedJSON{}, resolvedJSON{}, appliedJSON{}, deletedJSON{}, intentJSON{},
-		eventJSON{}, fleet.Event{}, nodeJSON{}, directiveJSON{}, drainedName{}, tenantJSON{}, failure{}, resultsJSON[int]{},
-		fleet.Change{}, fleet.Exit{}, fleet.Capacity{},
+		nameList{},
+		nameJSON{},
+		watchJSON{},
+		problemJSON{},
+		describedJSON{},
+		resolvedJSON{},
+		appliedJSON{},
+		deletedJSON{},
+		intentJSON{},
+		eventJSON{},
+		fleet.Event{},
+		nodeJSON{},
+		directiveJSON{},
+		drainedName{},
+		tenantJSON{},
+		failure{},
+		resultsJSON[int]{},
+		fleet.Change{},
+		fleet.Exit{},
+		fleet.Capacity{},
 	} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/barista-fleet/barista/internal/api"
@@ -11,6 +12,8 @@ import (
 
 // defaultAgent is where an agent that was installed as a service listens.
 const defaultAgent = "/var/lib/barista/" + api.SocketName
+
+var errNoBucket = errors.New("neither a bucket nor an agent is given")
 
 func openBucket(ctx context.Context, url string) (bucket.Store, error) {
 	return bucketurl.Open(ctx, url)
