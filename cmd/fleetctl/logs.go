@@ -9,14 +9,15 @@ import (
 )
 
 func (a *app) logsCommand() *cli.Command {
+	const verb = "logs"
 	return &cli.Command{
-		Name: "logs", Category: "names", Usage: "print what a name wrote, from the agent of the node that runs it", ArgsUsage: "NAME",
+		Name: verb, Category: "names", Usage: "print what a name wrote, from the agent of the node that runs it", ArgsUsage: "NAME",
 		Description: "Logs stay on the node. On another machine, `fleetctl resolve NAME` names the node to ask.\n" +
 			"The agent is found by --agent, BARISTA_AGENT or at " + defaultAgent + ".",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what comes, until the run ends"},
-			&cli.BoolFlag{Name: "previous", Aliases: []string{"p"}, Usage: "of the run before the newest one"},
-			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Value: -1, Usage: "only the last `N` lines"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what comes, until the run ends", Sources: envOf(verb, "follow")},
+			&cli.BoolFlag{Name: "previous", Aliases: []string{"p"}, Usage: "of the run before the newest one", Sources: envOf(verb, "previous")},
+			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Value: -1, Usage: "only the last `N` lines", Sources: envOf(verb, "tail")},
 		},
 		Action: a.logs, ShellComplete: a.completeNames(1),
 	}
