@@ -56,9 +56,9 @@ func (n *Name) leftover() (runtime.Workload, bool) {
 // behind refuses to act on a name whose record is older than what this node
 // has seen, unless an operator says that the bucket is right.
 func behind(node Node, n Name) Action {
-	const why = "the bucket is behind what this node has seen (a restored backup?): `fleetctl release-hold` says that it may be taken anyway"
+	const why = "the bucket is behind what this node has seen (a restored backup?): `fleetctl restart` of the name says that the bucket is right"
 	in, ok := n.asked()
-	if !ok || in.Verb != fleet.VerbReleaseHold || !node.CanAct {
+	if !ok || in.Verb != fleet.VerbReleaseHold && in.Verb != fleet.VerbRestart || !node.CanAct {
 		return Action{Kind: Wait, Reason: why, Event: n.event(EventBehind, "%s", why)}
 	}
 	a := claimIt(node, n, n.record(), "taken over a bucket that is behind, on request")
