@@ -3,6 +3,7 @@ package sfq
 import (
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -329,6 +330,7 @@ func TestLawStarvation(t *testing.T) {
 // class is dispatched before it, over everything a state can hold (decay,
 // credit, remote debt, pinned work, several classes).
 func TestLawWhyBound(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := newSchedPair(t)
 		for id := TenantID(1); id <= 3; id++ {
@@ -431,50 +433,73 @@ func TestLawRoundingError(t *testing.T) {
 // every queued job can still be cancelled, in any order, and no tag outgrows
 // its budget.
 func TestLawCancelNeverFails(t *testing.T) {
+	t.Parallel()
 	weights := primesAbove(60, 69)
-	rapid.Check(t, func(t *rapid.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
 		q, err := NewQueue[int, int, int](QueueConfig{
 			IssueDepth: 2, MaxFlows: 100, MaxLiveJobs: 1000, Cancellation: RefundCancelledCost, Domain: Unrestricted(),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		anchor, _ := q.RegisterFlow(-1, 1)
-		q.Enqueue(anchor, -1, 0, 1)
-		q.DispatchUpTo(1, nil)
-		var queued []JobHandle
-		id, refused := 0, false
-		for visit := 0; visit < 200 && !refused; visit++ {
-			i := visit % len(weights)
-			f, o := q.RegisterFlow(i, weights[i])
-			if o == DuplicateRegisteredID {
-				f = FlowHandle{q.owner, q.flows[q.flowByID[i]].seq, q.flowByID[i]}
+		queued := fillToNumericLimit(t, q, weights, r)
+		r.Shuffle(len(queued), func(i, j int) { queued[i], queued[j] = queued[j], queued[i] })
+		for _, h := range queued {
+			if o := q.Cancel(h); o != Cancelled && o != NotLive {
+				t.Fatalf("seed %d: cancel: %v", seed, o)
 			}
-			for range 3 {
-				id++
-				h, o := q.Enqueue(f, id, 0, rapid.Int64Range(1, math.MaxInt64).Draw(t, "cost"))
-				if o == NumericLimit {
-					refused = true
-					break
+			for j := range q.flows {
+				if f := &q.flows[j]; f.seq != 0 && (!ratFits(f.start.rat()) || !ratFits(f.finish.rat())) {
+					t.Fatalf("seed %d: a refund left a tag out of its budget", seed)
 				}
-				queued = append(queued, h)
 			}
+		}
+	}
+}
+
+// fillToNumericLimit visits flows of coprime weights in turn, as the trace of
+// TestNumericLimitTrace does, until an admission is refused, and then queues
+// costly jobs of the flows that still find room. It returns the jobs queued.
+func fillToNumericLimit(t *testing.T, q *Queue[int, int, int], weights []int64, r *rand.Rand) []JobHandle {
+	t.Helper()
+	const maxVisits, extra, least = 200, 100, 20
+	anchor, _ := q.RegisterFlow(-1, 1)
+	q.Enqueue(anchor, -1, 0, 1)
+	q.DispatchUpTo(1, nil)
+	flows := make([]FlowHandle, len(weights))
+	for i, w := range weights {
+		flows[i], _ = q.RegisterFlow(i, w)
+	}
+	id := 0
+	enqueue := func(f FlowHandle, cost int64) (JobHandle, Outcome) {
+		id++
+		return q.Enqueue(f, id, 0, cost)
+	}
+	for visit := 0; ; visit++ {
+		f := flows[visit%len(flows)]
+		if _, o := enqueue(f, 1); o == NumericLimit {
+			break
+		}
+		enqueue(f, 1)
+		for range 2 {
 			for _, d := range q.DispatchUpTo(1, nil) {
 				q.Complete(d.Job)
 			}
 		}
-		for len(queued) > 0 {
-			i := rapid.IntRange(0, len(queued)-1).Draw(t, "which")
-			h := queued[i]
-			queued = append(queued[:i], queued[i+1:]...)
-			if o := q.Cancel(h); o != Cancelled && o != NotLive {
-				t.Fatalf("cancel: %v", o)
-			}
-			for j := range q.flows {
-				if f := &q.flows[j]; f.seq != 0 && (!ratFits(f.start.rat()) || !ratFits(f.finish.rat())) {
-					t.Fatal("a refund left a tag out of its budget")
-				}
-			}
+		if visit > maxVisits {
+			t.Fatal("the numeric limit was never reached")
 		}
-	})
+	}
+	var queued []JobHandle
+	for range extra {
+		h, o := enqueue(flows[r.IntN(len(flows))], 1+r.Int64N(math.MaxInt64))
+		if o == Accepted {
+			queued = append(queued, h)
+		}
+	}
+	if len(queued) < least {
+		t.Fatalf("only %d jobs found room at the limit", len(queued))
+	}
+	return queued
 }
