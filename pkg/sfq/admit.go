@@ -36,7 +36,7 @@ func (s *Scheduler) newTenant(id TenantID) uint32 {
 	}
 	s.tenants[ti] = tenant{id: id, live: true, firstOut: none, lastOut: none, next: none}
 	for k := range s.cfg.Classes {
-		*s.queue(ti, Class(k)) = classQueue{runHead: none, runTail: none, first: none}
+		*s.queue(ti, Class(k)) = classQueue{runHead: none, runSecond: none, runTail: none, first: none}
 		s.heaps[k].grow(len(s.tenants))
 	}
 	s.tenantByID.put(uint64(id), ti)
