@@ -504,6 +504,9 @@ func (n *naive) abort(id Ticket) Outcome {
 
 // recharge corrects the base, before everything still unresolved.
 func (n *naive) recharge(r *naiveRun, total, now int64) {
+	if total == r.charged {
+		return
+	}
 	t := n.tenant(r.cand.Tenant)
 	d := sub(bigCharge(total, r.weight), bigCharge(r.charged, r.weight))
 	b := &t.base

@@ -52,7 +52,7 @@ var All = []Mutant{
 	},
 	{
 		"a charge moves the decay time without decaying", "scheduler.go",
-		"t.usage = d.usageAt(t.usage, t.usageStep, now)", "_ = d.usageAt(t.usage, t.usageStep, now)",
+		"t.usage, t.usageStep = halve(t.usage, at-t.usageStep), at", "t.usageStep = at",
 		"Decay|ClockGoesBack",
 	},
 	{
