@@ -9,7 +9,7 @@ import (
 
 const tenYears = 10 * 365 * 24 * 3600 * 1000 // ms
 
-// rootsOfHalf returns 2^(-i/n) for i < n, n a power of two, with prec fraction
+// rootOfHalf returns 2^(-i/n) for i < n, n a power of two, with prec fraction
 // bits, by repeated integer square roots: nothing of the code under test.
 func rootOfHalf(i, n int, prec uint) *big.Int {
 	one := new(big.Int).Lsh(big.NewInt(1), prec)
