@@ -19,7 +19,9 @@ func (s *Scheduler) SetTenant(id TenantID, spec TenantSpec) Outcome {
 	t.spec, t.weight = spec, spec.baseWeight()
 	t.over = t.excess()
 	s.refresh(ti)
-	s.record(Event{Kind: EventSetTenant, Tenant: id, Spec: spec})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventSetTenant, Tenant: id, Spec: spec})
+	}
 	return o
 }
 
@@ -36,7 +38,7 @@ func (s *Scheduler) newTenant(id TenantID) uint32 {
 	}
 	s.tenants[ti] = tenant{id: id, live: true, firstOut: none, lastOut: none, next: none}
 	for k := range s.cfg.Classes {
-		*s.queue(ti, Class(k)) = classQueue{runHead: none, runTail: none, first: none}
+		*s.queue(ti, Class(k)) = classQueue{runHead: none, runSecond: none, runTail: none, first: none}
 		s.heaps[k].grow(len(s.tenants))
 	}
 	s.tenantByID.put(uint64(id), ti)
@@ -75,7 +77,9 @@ func (s *Scheduler) RemoveTenant(id TenantID) Outcome {
 	*t = tenant{next: s.freeTenant}
 	s.freeTenant = ti
 	s.tenantN--
-	s.record(Event{Kind: EventRemoveTenant, Tenant: id})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventRemoveTenant, Tenant: id})
+	}
 	return Closed
 }
 
@@ -89,7 +93,9 @@ func (s *Scheduler) SetSlots(k Class, n int) Outcome {
 		return InvalidCap
 	}
 	s.slots[k] = uint32(n)
-	s.record(Event{Kind: EventSetSlots, Class: k, Cost: int64(n)})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventSetSlots, Class: k, Cost: int64(n)})
+	}
 	return Updated
 }
 
@@ -130,10 +136,12 @@ func (s *Scheduler) Add(c Candidate) Outcome {
 	if !c.Held {
 		s.enter(ti, t, at)
 	}
-	s.record(Event{
-		Kind: EventAdd, Tenant: c.Tenant, Job: c.Job, Class: c.Class, Cost: c.Cost,
-		Type: c.Type, Order: c.Order, Pinned: c.Pinned, Held: c.Held,
-	})
+	if s.cfg.Record != nil {
+		s.record(Event{
+			Kind: EventAdd, Tenant: c.Tenant, Job: c.Job, Class: c.Class, Cost: c.Cost,
+			Type: c.Type, Order: c.Order, Pinned: c.Pinned, Held: c.Held,
+		})
+	}
 	return Accepted
 }
 
@@ -201,7 +209,9 @@ func (s *Scheduler) Drop(id JobID) Outcome {
 	s.forget(at)
 	s.refresh(ti)
 	s.settle()
-	s.record(Event{Kind: EventDrop, Job: id})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventDrop, Job: id})
+	}
 	return Cancelled
 }
 
@@ -220,7 +230,9 @@ func (s *Scheduler) Hold(id JobID) Outcome {
 	s.pull(s.queue(c.tenant, c.class), at)
 	c.state, c.prev, c.next = candHeld, none, none
 	s.refresh(c.tenant)
-	s.record(Event{Kind: EventHold, Job: id})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventHold, Job: id})
+	}
 	return Updated
 }
 
@@ -236,7 +248,9 @@ func (s *Scheduler) Unhold(id JobID) Outcome {
 		return Unchanged
 	}
 	s.enter(c.tenant, &s.tenants[c.tenant], at)
-	s.record(Event{Kind: EventUnhold, Job: id})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventUnhold, Job: id})
+	}
 	return Updated
 }
 

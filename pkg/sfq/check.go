@@ -110,7 +110,9 @@ func (s *Scheduler) checkQueue(ti uint32, t *tenant, k int) error {
 		}
 		n, cost, prev = n+1, cost+c.cost, at
 	}
-	first = q.runHead
+	if first = q.runHead; first != none && s.cands[first].next != q.runSecond {
+		return broken(4, "tenant %d class %d has another second", t.id, k)
+	}
 	side := q.sides()
 	for i, at := range side {
 		c := &s.cands[at]

@@ -8,6 +8,7 @@ package sfq
 // removed is remembered.
 type classQueue struct {
 	runHead, runTail uint32
+	runSecond        uint32    // behind runHead: a dispatch loads both at once, not one after the other
 	n                uint32    // queued candidates, run and side
 	picked           uint32    // reserved candidates of this class
 	side             *sideHeap // nil until something arrived out of order
@@ -60,15 +61,18 @@ func (s *Scheduler) push(q *classQueue, at uint32) {
 	c.prev, c.next = none, none
 	switch {
 	case q.runHead == none:
-		q.runHead, q.runTail, c.state = at, at, candRun
+		q.runHead, q.runSecond, q.runTail, c.state = at, none, at, candRun
 	case s.cands[q.runTail].before(c):
 		c.prev, c.state = q.runTail, candRun
 		s.cands[q.runTail].next = at
+		if q.runTail == q.runHead {
+			q.runSecond = at
+		}
 		q.runTail = at
 	case c.before(&s.cands[q.runHead]):
 		c.next, c.state = q.runHead, candRun
 		s.cands[q.runHead].prev = at
-		q.runHead = at
+		q.runHead, q.runSecond = at, q.runHead
 	default:
 		c.state = candSide
 		if q.side == nil {
@@ -104,16 +108,7 @@ func (s *Scheduler) pull(q *classQueue, at uint32) {
 	if c.state == candSide {
 		s.sideRemove(q.side, int(c.aux))
 	} else {
-		if c.prev != none {
-			s.cands[c.prev].next = c.next
-		} else {
-			q.runHead = c.next
-		}
-		if c.next != none {
-			s.cands[c.next].prev = c.prev
-		} else {
-			q.runTail = c.prev
-		}
+		s.unlinkRun(q, c, at)
 	}
 	if q.first == at {
 		first := q.runHead
@@ -121,6 +116,29 @@ func (s *Scheduler) pull(q *classQueue, at uint32) {
 			first = side[0]
 		}
 		s.setHead(q, first)
+	}
+}
+
+// unlinkRun takes a candidate out of the sorted run.
+func (s *Scheduler) unlinkRun(q *classQueue, c *cand, at uint32) {
+	if at == q.runHead {
+		q.runHead = q.runSecond
+		if q.runHead == none {
+			q.runTail = none
+			return
+		}
+		h := &s.cands[q.runHead]
+		h.prev, q.runSecond = none, h.next
+		return
+	}
+	s.cands[c.prev].next = c.next
+	if c.prev == q.runHead {
+		q.runSecond = c.next
+	}
+	if c.next != none {
+		s.cands[c.next].prev = c.prev
+	} else {
+		q.runTail = c.prev
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 const tenYears = 10 * 365 * 24 * 3600 * 1000 // ms
 
-// rootsOfHalf returns 2^(-i/n) for i < n, n a power of two, with prec fraction
+// rootOfHalf returns 2^(-i/n) for i < n, n a power of two, with prec fraction
 // bits, by repeated integer square roots: nothing of the code under test.
 func rootOfHalf(i, n int, prec uint) *big.Int {
 	one := new(big.Int).Lsh(big.NewInt(1), prec)
@@ -42,6 +42,7 @@ func TestHalfPowerTable(t *testing.T) {
 // TestDecayReadsArePure: reading a tenant's weight every ten seconds for ten
 // years changes nothing; the usage at the end is that of a single read.
 func TestDecayReadsArePure(t *testing.T) {
+	t.Parallel()
 	d := &Decay{HalfLife: DefaultHalfLife, Norm: DefaultNorm}
 	cfg := oneClass(1)
 	cfg.Decay = d
@@ -74,6 +75,7 @@ func TestDecayReadsArePure(t *testing.T) {
 // that the formula gives, Σ cost·2^(-age/half-life) with ages on the grid, to
 // within a thousandth of a CPU millisecond.
 func TestDecayOverTenYears(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := &Decay{HalfLife: rapid.SampledFrom([]int64{DefaultHalfLife, 3_600_000, 1_000_003}).Draw(t, "half-life"), Norm: DefaultNorm}
 		s := &Scheduler{cfg: Config{Decay: d}}
@@ -111,6 +113,7 @@ func TestDecayOverTenYears(t *testing.T) {
 // TestDecayEveryStep is the worst pattern for rounding: a charge at every step
 // of the grid for ten years. A table of 16 bits loses the decay altogether here.
 func TestDecayEveryStep(t *testing.T) {
+	t.Parallel()
 	d := &Decay{HalfLife: DefaultHalfLife, Norm: DefaultNorm}
 	s := &Scheduler{cfg: Config{Decay: d}}
 	tn := &tenant{usage: u128{hi: 1 << 40}}

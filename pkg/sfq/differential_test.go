@@ -243,6 +243,7 @@ func (p *schedPair) replayed() {
 // every choice and every tag with the oracle after each step; at the end the
 // journal is replayed.
 func TestSchedulerMatchesOracle(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := newSchedPair(t)
 		for id := TenantID(1); id <= 3; id++ {

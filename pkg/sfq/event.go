@@ -96,7 +96,9 @@ func (s *Scheduler) Apply(ev *Event) Outcome {
 func (s *Scheduler) applyPick(ev *Event) Outcome {
 	p, o := s.pick(ev.Class, ev.Now, ev.Ticket, ev.Job)
 	if o == Picked {
-		s.record(Event{Kind: EventPick, Class: ev.Class, Now: ev.Now, Job: p.Job, Ticket: p.Ticket})
+		if s.cfg.Record != nil {
+			s.record(Event{Kind: EventPick, Class: ev.Class, Now: ev.Now, Job: p.Job, Ticket: p.Ticket})
+		}
 	}
 	return o
 }

@@ -6,11 +6,20 @@ import "math/bits"
 // linear probing, deletion by shifting back, so that it holds no tombstones and
 // its cost does not depend on history. One line of memory per lookup is what
 // makes it worth having beside the built-in map.
+//
+// Deletions are put off until there are a few of them. Each is a miss of the
+// cache in a large table; done together, the misses overlap.
 type idTable struct {
 	cells []idCell
 	used  int
 	shift uint // 64 - log2(len(cells))
+	gone  [maxGone]uint64
+	goneN int // identifiers deleted and still in cells
 }
+
+// maxGone is how many deletions wait: enough for their misses to overlap, few
+// enough to look through.
+const maxGone = 8
 
 type idCell struct {
 	id   uint64
@@ -38,14 +47,27 @@ func (t *idTable) get(id uint64) (uint32, bool) {
 			return none, false
 		}
 		if c.id == id {
-			return c.slot - 1, true
+			return c.slot - 1, !t.isGone(id)
 		}
 	}
 }
 
+func (t *idTable) isGone(id uint64) bool {
+	for _, g := range t.gone[:t.goneN] {
+		if g == id {
+			return true
+		}
+	}
+	return false
+}
+
 // put adds an identifier that is not in the table.
 func (t *idTable) put(id uint64, slot uint32) {
-	if t.used*2 >= len(t.cells) {
+	if t.goneN > 0 && t.isGone(id) {
+		t.flush()
+	}
+	if (t.used+t.goneN)*2 >= len(t.cells) {
+		t.flush()
 		t.grow()
 	}
 	t.place(id, slot)
@@ -73,20 +95,29 @@ func (t *idTable) grow() {
 	}
 }
 
-// del removes an identifier if it is there.
+// del removes an identifier that is in the table.
 func (t *idTable) del(id uint64) {
-	if len(t.cells) == 0 {
-		return
+	t.used--
+	t.gone[t.goneN] = id
+	if t.goneN++; t.goneN == maxGone {
+		t.flush()
 	}
+}
+
+// flush carries out the deletions that wait.
+func (t *idTable) flush() {
+	for _, id := range t.gone[:t.goneN] {
+		t.erase(id)
+	}
+	t.goneN = 0
+}
+
+func (t *idTable) erase(id uint64) {
 	mask := uint64(len(t.cells) - 1)
 	i := t.spread(id)
-	for t.cells[i].slot == 0 || t.cells[i].id != id {
-		if t.cells[i].slot == 0 {
-			return
-		}
+	for t.cells[i].id != id || t.cells[i].slot == 0 {
 		i = (i + 1) & mask
 	}
-	t.used--
 	for j := i; ; {
 		j = (j + 1) & mask
 		c := t.cells[j]

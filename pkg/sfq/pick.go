@@ -29,7 +29,7 @@ func (s *Scheduler) Pick(slotClass Class, now int64) (Pick, Outcome) {
 	if o == NumericLimit && s.Rebase() == Rebased {
 		p, o = s.pick(slotClass, now, 0, 0)
 	}
-	if o == Picked {
+	if o == Picked && s.cfg.Record != nil {
 		s.record(Event{Kind: EventPick, Class: slotClass, Now: now, Job: p.Job, Ticket: p.Ticket})
 	}
 	return p, o
@@ -188,7 +188,9 @@ func (s *Scheduler) Commit(id Ticket, now int64) Outcome {
 		s.unchain(t)
 	}
 	s.refresh(ti)
-	s.record(Event{Kind: EventCommit, Ticket: id, Now: now})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventCommit, Ticket: id, Now: now})
+	}
 	return Committed
 }
 
@@ -224,6 +226,8 @@ func (s *Scheduler) Abort(id Ticket) Outcome {
 	// The claim on the clock was never given up (see claims), so refresh keeps
 	// the old lift.
 	s.refresh(ti)
-	s.record(Event{Kind: EventAbort, Ticket: id})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventAbort, Ticket: id})
+	}
 	return Aborted
 }

@@ -184,6 +184,7 @@ func TestQueueDebtIsRepaid(t *testing.T) {
 // cost 1,000,000 lets a million jobs of the other flow go first; refunded, none
 // but the one that is ahead anyway.
 func TestCancellationExample(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		policy Cancellation
 		first  int

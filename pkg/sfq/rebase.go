@@ -39,7 +39,9 @@ func (s *Scheduler) Rebase() Outcome {
 		}
 		s.refresh(uint32(i))
 	}
-	s.record(Event{Kind: EventRebase})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventRebase})
+	}
 	return Rebased
 }
 

@@ -59,7 +59,9 @@ func (s *Scheduler) Observe(peer PeerID, id TenantID, cumulative, now int64) Out
 		s.settle() // nobody waits on an idle node, so nobody owes anything there
 	}
 	s.remotes[key] = uint64(cumulative)
-	s.record(Event{Kind: EventObserve, Peer: peer, Tenant: id, Cost: cumulative, Now: now})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventObserve, Peer: peer, Tenant: id, Cost: cumulative, Now: now})
+	}
 	return o
 }
 
@@ -94,6 +96,8 @@ func (s *Scheduler) ForgetPeer(peer PeerID) Outcome {
 	if len(s.remotes) == n {
 		return Unchanged
 	}
-	s.record(Event{Kind: EventForgetPeer, Peer: peer})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventForgetPeer, Peer: peer})
+	}
 	return Closed
 }

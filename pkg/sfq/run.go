@@ -31,6 +31,9 @@ const minActual = 1
 // after any number of corrections the account has moved by exactly the rounded
 // charge of the total.
 func (s *Scheduler) recharge(f *flight, total, now int64) bool {
+	if total == f.charged {
+		return true
+	}
 	t := &s.tenants[f.tenant]
 	was, is := charge(f.charged, f.weight), charge(total, f.weight)
 	amount, refund := is.monus(was), total < f.charged
@@ -101,7 +104,9 @@ func (s *Scheduler) Complete(id Ticket, actual, now int64) Outcome {
 	s.forget(ci)
 	s.refresh(ti)
 	s.settle()
-	s.record(Event{Kind: EventComplete, Ticket: id, Cost: actual, Now: now})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventComplete, Ticket: id, Cost: actual, Now: now})
+	}
 	return done
 }
 
@@ -132,7 +137,9 @@ func (s *Scheduler) Requeue(id Ticket, actual, now int64) Outcome {
 	t.classes |= 1 << k
 	s.push(s.queue(ti, k), ci)
 	s.refresh(ti)
-	s.record(Event{Kind: EventRequeue, Ticket: id, Cost: actual, Now: now})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventRequeue, Ticket: id, Cost: actual, Now: now})
+	}
 	return Requeued
 }
 
@@ -153,7 +160,9 @@ func (s *Scheduler) Correct(id Ticket, delta, now int64) Outcome {
 		return NumericLimit
 	}
 	s.refresh(f.tenant)
-	s.record(Event{Kind: EventCorrect, Ticket: id, Cost: delta, Now: now})
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventCorrect, Ticket: id, Cost: delta, Now: now})
+	}
 	return Corrected
 }
 

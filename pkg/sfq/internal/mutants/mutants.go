@@ -20,9 +20,13 @@ type Mutant struct {
 	File string
 	// Old is replaced by New; it occurs exactly once in File.
 	Old, New string
-	// Run is the -run pattern of tests of which one must fail.
+	// Run is the -run pattern of tests of which one must fail. After raceFlag
+	// they run under the race detector.
 	Run string
 }
+
+// raceFlag marks a bug that needs the race detector to be noticed for certain.
+const raceFlag = "race:"
 
 // All are the mutants.
 var All = []Mutant{
@@ -48,7 +52,7 @@ var All = []Mutant{
 	},
 	{
 		"a charge moves the decay time without decaying", "scheduler.go",
-		"t.usage = d.usageAt(t.usage, t.usageStep, now)", "_ = d.usageAt(t.usage, t.usageStep, now)",
+		"t.usage, t.usageStep = halve(t.usage, at-t.usageStep), at", "t.usageStep = at",
 		"Decay|ClockGoesBack",
 	},
 	{
@@ -161,7 +165,7 @@ var All = []Mutant{
 	},
 	{
 		"requeued work goes to the end", "classqueue.go",
-		"case c.before(&s.cands[q.runHead]):", "case false:",
+		"case s.cands[q.runTail].before(c):", "case true:",
 		"OrderIsKept|Oracle",
 	},
 	{
@@ -175,9 +179,9 @@ var All = []Mutant{
 		"Rebase|OutOfRange",
 	},
 	{
-		"a rebase moves the origin beyond waiting tags", "rebase.go",
-		"if q.active && q.n > 0 {", "if false {",
-		"Rebase|Oracle",
+		"a rebase moves the origin beyond the clocks", "rebase.go",
+		"		if used {\n", "		if false && used {\n",
+		"Rebase",
 	},
 	{
 		"averages count from the first sample", "run.go",
@@ -212,7 +216,7 @@ var All = []Mutant{
 	{
 		"a queue reads without its lock", "queue_ops.go",
 		"func (q *Queue[F, J, P]) Complete(h JobHandle) Outcome {\n	q.mu.Lock()\n	defer q.mu.Unlock()", "func (q *Queue[F, J, P]) Complete(h JobHandle) Outcome {",
-		"Linearizable",
+		raceFlag + "Linearizable",
 	},
 	{
 		"the tag budget is 64 bits larger", "domain.go",
@@ -246,7 +250,7 @@ var All = []Mutant{
 	},
 	{
 		"Why forgets what goes first", "why.go",
-		"total += min(p.cost, ahead(g, p, tagAt))", "_ = p",
+		"total += min(p.cost, ahead(g, p, tagAt))", "total += min(p.cost, ahead(g, p, tagAt)) / 2",
 		"Why",
 	},
 }

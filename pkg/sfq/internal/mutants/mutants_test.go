@@ -75,7 +75,11 @@ func TestMutantsAreCaught(t *testing.T) {
 
 // runTests runs the package's tests of a pattern in a copy.
 func runTests(dir, pattern string) ([]byte, error) {
-	cmd := exec.Command("go", "test", "-vet=off", "-timeout=120s", "-run", pattern, ".")
+	args := []string{"test", "-vet=off", "-timeout=300s"}
+	if p, race := strings.CutPrefix(pattern, raceFlag); race {
+		args, pattern = append(args, "-race"), p
+	}
+	cmd := exec.Command("go", append(args, "-run", pattern, ".")...)
 	cmd.Dir = dir
 	return cmd.CombinedOutput()
 }
