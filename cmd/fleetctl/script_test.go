@@ -50,6 +50,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("BARISTA_FLEET_BUCKET", "file://"+env.WorkDir+"/fleet")
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("TZ", "UTC")
+			// A race-detecting program sleeps a second before it exits, and the
+			// scripts start some hundreds.
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
