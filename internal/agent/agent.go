@@ -177,8 +177,12 @@ func Run(ctx context.Context, cfg Config) (err error) {
 // runLoop runs the loop and, beside it, what moves events to the bucket. A drain
 // outlives ctx: it ends when the node has left, or by a second signal.
 func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
-	lctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	lctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := func() { end(nil) }
 	defer stop()
+	// What cannot be journaled must not be begun, and what was begun must not be
+	// forgotten: the next start decides what can be kept of the file.
+	a.book.broken = func(err error) { end(fmt.Errorf("the journal is broken; a restart repairs it: %w", err)) }
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -71,6 +72,7 @@ type book struct {
 	life   string
 	events uint64
 	wall   func() time.Time
+	broken func(error) // called when the journal can take nothing any more
 }
 
 var _ reconcile.Journal = (*book)(nil)
@@ -79,6 +81,9 @@ func (b *book) submit(batch journal.Batch) func() error {
 	t := b.j.Submit(batch)
 	return func() error {
 		_, err := t.Wait(noDeadline)
+		if errors.Is(err, journal.ErrFailed) && b.broken != nil {
+			b.broken(err)
+		}
 		return err
 	}
 }
