@@ -17,6 +17,7 @@ var version = "dev"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends a drain that takes too long
 	if err := command().Run(ctx, os.Args); err != nil {
 		var exit *exitError
 		if errors.As(err, &exit) {

@@ -133,7 +133,8 @@ func standing(node Node, n Name) (Action, bool) {
 		return wait("waits until the bucket confirms this node's lease"), true
 	}
 	if node.Draining && !has {
-		return wait("this node is draining"), true
+		// Nothing of it is here: it is freed without being taken up again.
+		return giveUpParked(n), true
 	}
 	return Action{Kind: Write, Write: w, Record: rec, Reason: "the record names this node; ownership needs a write"}, true
 }

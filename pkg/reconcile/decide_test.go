@@ -285,6 +285,21 @@ func TestHeldName(t *testing.T) {
 				n.View, n.Runs = held(ours(fleet.PhaseRunning)), []runtime.Workload{w}
 			}, kind: Write, write: lease.WriteRelease, check: phaseIs(fleet.PhaseTimedOut),
 		},
+		"paused memory lost in a reboot: waits to be wanted, loudly": {
+			name: func(n *Name) {
+				n.View, n.Runs = held(ours(fleet.PhasePaused)), []runtime.Workload{run(runtime.StateLost)}
+			}, kind: Write, write: lease.WriteUpdate, check: func(t *testing.T, a Action) {
+				t.Helper()
+				if a.Record.Phase != fleet.PhaseStopped || a.Event.Type != EventDegraded {
+					t.Errorf("record %+v, event %+v", a.Record, a.Event)
+				}
+			},
+		},
+		"draining, named but not held, nothing here: freed": {
+			node: func(n *Node) { n.Draining = true },
+			name: func(n *Name) { n.View = view(lease.ClaimOursOld, ours(fleet.PhaseBackoff)) },
+			kind: Write, write: lease.WriteRelease, check: phaseIs(fleet.PhasePending),
+		},
 		"exit is recorded before the run is removed": {
 			name: func(n *Name) {
 				rec := ours(fleet.PhaseBackoff)

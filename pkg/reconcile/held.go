@@ -78,6 +78,15 @@ func giveUp(n Name, alive bool, run runtime.Workload, phase fleet.Phase, why str
 	return Action{Kind: Write, Write: lease.WriteRelease, Record: rec, Reason: why, Event: n.event(t, "%s", why)}
 }
 
+// giveUpParked frees a name of which nothing runs here.
+func giveUpParked(n Name) Action {
+	phase := fleet.PhasePending
+	if n.record().Phase.Parked() {
+		phase = fleet.PhaseStopped
+	}
+	return giveUp(n, false, runtime.Workload{}, phase, "its node was drained", EventReleased, 0)
+}
+
 // drain gives a name up because its node is being emptied. What was parked stays
 // parked elsewhere; memory that was paused here does not move.
 func drain(node Node, n Name, alive bool, run runtime.Workload) Action {
@@ -241,6 +250,10 @@ func recordExit(node Node, n Name, run runtime.Workload) Action {
 			a.Record.Failures++
 			return a
 		}
+	}
+	if rec.Phase == fleet.PhasePaused {
+		// Nobody asked for it to run: it waits, without its memory, until somebody does.
+		return n.park(0, fleet.PhaseStopped, fleet.Snapshot{}, exit, "its paused memory was lost: "+how, EventDegraded)
 	}
 	if !rec.ActiveSince.IsZero() && node.Wall.Sub(rec.ActiveSince) >= backoffForget {
 		rec.Failures = 0
