@@ -36,7 +36,7 @@ var Rules = []Rule{
 	},
 	{
 		From: []string{"./cmd/node-shim", "./pkg/runtime/shim"}, Reach: Linked,
-		To: []string{"..."}, Allow: []string{"std", "./pkg/runtime/shim", "./pkg/runtime/proctree"},
+		To: []string{"..."}, Allow: []string{"std", "./pkg/runtime/shim", "./pkg/runtime/proctree", "./pkg/runtime/leasefile"},
 		Why: "one runs for every workload and survives the agent: it is small and has nothing to update",
 	},
 	{
