@@ -4,7 +4,6 @@ package journal_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -115,7 +114,7 @@ func diskFull(t *testing.T, disk string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = j.Close() }()
-	ctx := context.Background()
+	ctx := t.Context()
 	name := func(i int) string { return fmt.Sprintf("name-%03d", i) }
 	for i := range names {
 		commit(t, j, journal.Batch{
