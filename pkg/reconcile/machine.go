@@ -349,6 +349,7 @@ func (m *Machine) lost(e lease.Lost) {
 	case lease.ClaimGone, lease.ClaimMissing:
 		m.tell(Event{Type: EventDegraded, Name: e.Name, Epoch: e.Epoch, Message: "its ownership record was removed or overwritten by a hand; it is made again"})
 		return
+	default: // told below
 	}
 	it.fencedAt = e.Epoch
 	m.batch.Drop = append(m.batch.Drop, e.Name)
