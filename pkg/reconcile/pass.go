@@ -86,7 +86,7 @@ func (m *Machine) lossTimes() (due bool, killAt lease.Instant) {
 // those wait for their turn.
 func (m *Machine) decide(node Node, it *item) {
 	n := Name{
-		Name: it.name, Known: it.known, Desired: it.desired, View: m.own.Name(it.name),
+		Name: it.name, Known: it.known, Desired: it.desired, DesiredAt: it.sync.at, View: m.own.Name(it.name),
 		Runs: it.runs, NotBefore: it.notBefore, NoPause: it.noPause,
 	}
 	if it.op != nil {
@@ -103,6 +103,9 @@ func (m *Machine) decide(node Node, it *item) {
 	}
 	switch a.Kind {
 	case Wait:
+		if a.Look && !it.sync.reading(n.View.Seen) {
+			m.readDesired(it)
+		}
 		if a.Event != nil && a.Event.Type != it.told {
 			it.told = a.Event.Type
 			m.tell(*a.Event)
@@ -341,7 +344,7 @@ func (m *Machine) committed(e Committed) {
 	if !ok || it == nil || it.op == nil || it.op.id != e.Op || it.op.running {
 		return
 	}
-	n := Name{Name: name, Known: it.known, Desired: it.desired, View: m.own.Name(name), Runs: it.runs, NotBefore: it.notBefore, NoPause: it.noPause}
+	n := Name{Name: name, Known: it.known, Desired: it.desired, DesiredAt: it.sync.at, View: m.own.Name(name), Runs: it.runs, NotBefore: it.notBefore, NoPause: it.noPause}
 	again := Decide(m.view(), n)
 	if e.Err == nil && again.Kind == it.op.action.Kind && again.Op == it.op.kind && again.Instance == it.op.instance {
 		m.perform(it, n)
