@@ -253,6 +253,10 @@ func recordExit(node Node, n Name, run runtime.Workload) Action {
 			return a
 		}
 	}
+	if n.NoPause && n.ttlOver(node) {
+		// It was to be paused, and this runtime can only stop it.
+		return n.park(0, fleet.PhaseStopped, fleet.Snapshot{}, exit, "stopped when its time to live ran out: this runtime cannot pause it", EventDegraded)
+	}
 	if rec.Phase == fleet.PhasePaused {
 		// Nobody asked for it to run: it waits, without its memory, until somebody does.
 		return n.park(0, fleet.PhaseStopped, fleet.Snapshot{}, exit, "its paused memory was lost: "+how, EventDegraded)
@@ -282,6 +286,13 @@ func describeExit(e *fleet.Exit) string {
 	return fmt.Sprintf("exited with code %d", e.Code)
 }
 
+// ttlOver reports a session that has been active for as long as its spec allows.
+func (n *Name) ttlOver(node Node) bool {
+	spec := n.spec()
+	return spec.Kind == fleet.KindSession && spec.TTLSeconds > 0 &&
+		node.Wall.Sub(n.record().ActiveSince) >= time.Duration(spec.TTLSeconds)*time.Second
+}
+
 // tend looks after a run that is alive.
 func tend(node Node, n Name, run runtime.Workload) Action {
 	rec, spec := n.record(), n.spec()
@@ -303,7 +314,7 @@ func tend(node Node, n Name, run runtime.Workload) Action {
 		return n.stop(run, fmt.Sprintf("its spec changed to generation %d", n.Desired.Generation))
 	case spec.Kind == fleet.KindJob && spec.TimeoutMs > 0 && node.Wall.Sub(rec.Started) >= millis(spec.TimeoutMs):
 		return n.stop(run, fmt.Sprintf("it ran longer than its time-out of %v", millis(spec.TimeoutMs)))
-	case spec.Kind == fleet.KindSession && spec.TTLSeconds > 0 && node.Wall.Sub(rec.ActiveSince) >= time.Duration(spec.TTLSeconds)*time.Second:
+	case n.ttlOver(node):
 		return pause(node, n, run, true, 0, "paused when its time to live ran out")
 	}
 	return wait("runs")
