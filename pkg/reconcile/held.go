@@ -17,8 +17,13 @@ func decideHeld(node Node, n Name) Action {
 	if n.unwanted() {
 		return giveUp(n, alive, run, fleet.PhasePending, "deleted", EventDeleted, n.Desired.Intent.Seq)
 	}
+	var blocked *Action
 	if node.Draining && !(has && !alive && rec.Phase != fleet.PhaseBackoff && !rec.Phase.Parked()) {
-		return drain(node, n, alive, run) // a run that ended by itself is reported first
+		a := drain(node, n, alive, run) // a run that ended by itself is reported first
+		if a.Kind != Wait {
+			return a
+		}
+		blocked = &a // what operators ask of the name may unblock it
 	}
 	if alive && (run.Epoch != rec.Epoch || run.Incarnation != rec.Incarnation) {
 		// The token first: whatever goes on from here goes on under the new one.
@@ -36,6 +41,9 @@ func decideHeld(node Node, n Name) Action {
 	}
 	if n.alarmDue(node.Wall) {
 		return ring(node, n, run, alive)
+	}
+	if blocked != nil {
+		return *blocked
 	}
 	switch {
 	case has && run.State.Dead() && rec.Phase != fleet.PhaseBackoff && !rec.Phase.Parked():
