@@ -45,6 +45,10 @@ fmt: .cache/tools/golangci-lint ## format as `make lint` wants it
 	cd tools && $(GO) build -trimpath -o ../.cache/tools/ tool
 	@touch $@
 
+.PHONY: sim
+sim: ## simulated fleets under faults, SEEDS of them: make sim SEEDS=20000
+	SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 120m -v -run 'TestSim$$' ./internal/sim
+
 .PHONY: bench
 bench: ## benchmarks; what matters is printed as a ratio to a baseline of the same run
 	$(GO) test -run '^$$' -bench . -benchmem ./pkg/... ./internal/...
