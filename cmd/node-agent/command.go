@@ -34,7 +34,7 @@ func command() *cli.Command {
 		HideHelpCommand:           true,
 		DisableSliceFlagSeparator: true,
 		Flags:                     runFlags(),
-		Commands:                  []*cli.Command{statusCommand(), doctorCommand(), stopAllCommand(), leaveCommand(), journalCommand()},
+		Commands:                  []*cli.Command{statusCommand(), doctorCommand(), stopAllCommand(), leaveCommand(), journalCommand(), guardCommand()},
 		Action:                    runAgent,
 		OnUsageError: func(_ context.Context, _ *cli.Command, err error, _ bool) error {
 			return usageError(fmt.Errorf("%w; `node-agent --help` lists the flags", err))
@@ -63,6 +63,7 @@ func runFlags() []cli.Flag {
 		&cli.StringFlag{Name: "on-exit", Usage: "what SIGTERM does with workloads: keep leaves them running, drain ends them and frees their names", Value: "keep", Sources: env("ON_EXIT")},
 		&cli.StringFlag{Name: "log-format", Usage: "auto, text or json", Value: "auto", Sources: env("LOG_FORMAT")},
 		&cli.StringFlag{Name: "log-level", Usage: "debug, info, warn or error", Value: "info", Sources: env("LOG_LEVEL")},
+		&cli.BoolFlag{Name: "test-no-guard", Hidden: true, Usage: "leaves the guard out, for tests", Sources: env("TEST_NO_GUARD")},
 		&cli.DurationFlag{Name: "test-wall-shift", Hidden: true, Usage: "moves this process's wall clock, for tests", Sources: env("TEST_WALL_SHIFT")},
 	}
 }
@@ -96,7 +97,7 @@ func runAgent(ctx context.Context, c *cli.Command) error {
 		Advertise: c.String("fleet-advertise"), Runtime: c.String("runtime"), Labels: labels, Slots: slots,
 		MaxSessions: c.Int("max-sessions"), TTL: c.Duration("lease-ttl"), Renew: c.Duration("lease-renew"), Poll: c.Duration("poll"),
 		APIGroup: c.String("api-group"), ShimPath: c.String("node-shim"), Cgroup: c.String("cgroup-parent"),
-		Version: version, Log: log, WallShift: c.Duration("test-wall-shift"),
+		Version: version, Log: log, WallShift: c.Duration("test-wall-shift"), NoGuard: c.Bool("test-no-guard"),
 	}
 	if !c.IsSet("lease-renew") {
 		cfg.Renew = min(lease.DefaultHeartbeat, max(cfg.TTL/6, time.Millisecond))

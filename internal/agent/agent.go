@@ -20,6 +20,7 @@ import (
 	"github.com/barista-fleet/barista/pkg/lease"
 	"github.com/barista-fleet/barista/pkg/reconcile"
 	"github.com/barista-fleet/barista/pkg/runtime"
+	"github.com/barista-fleet/barista/pkg/runtime/leasefile"
 	"github.com/barista-fleet/barista/pkg/runtime/process"
 )
 
@@ -53,6 +54,8 @@ type Config struct {
 	DrainOnExit bool
 	drain       drainMode
 
+	// NoGuard leaves the guard out. It is a test's way to show what the guard is for.
+	NoGuard bool
 	// WallShift moves the wall clock, and only it. It is a test's way to show
 	// that no decision about ownership depends on it.
 	WallShift time.Duration
@@ -205,6 +208,7 @@ func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
 	if a.local == nil {
 		u := &uploader{a: a}
 		wg.Go(func() { u.run(lctx) })
+		wg.Go(func() { a.keepGuard(lctx) })
 	}
 	err := a.loop.Run(lctx, start)
 	stop()
@@ -305,12 +309,21 @@ func (a *Agent) openDriver(ctx context.Context, state journal.State) (*process.D
 func (a *Agent) newDriver(ctx context.Context) (*process.Driver, []runtime.Workload, error) {
 	driver, err := process.New(process.Config{
 		Dir: filepath.Join(a.cfg.DataDir, runDirName), ShimPath: a.cfg.ShimPath, Logger: a.log, CgroupParent: a.cfg.Cgroup,
+		LeaseFile: a.leaseFile(),
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	runs, err := driver.List(ctx)
 	return driver, runs, err
+}
+
+// leaseFile is where the lease is published; nowhere on a machine that stands alone.
+func (a *Agent) leaseFile() string {
+	if a.cfg.FleetBucket == "" {
+		return ""
+	}
+	return filepath.Join(a.cfg.DataDir, leasefile.Name)
 }
 
 // checkFleet refuses a data directory of a fleet without a bucket, and one that

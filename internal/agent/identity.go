@@ -9,28 +9,20 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"golang.org/x/sys/unix"
 
 	"github.com/barista-fleet/barista/pkg/fleet"
 	"github.com/barista-fleet/barista/pkg/journal"
 	"github.com/barista-fleet/barista/pkg/lease"
 	"github.com/barista-fleet/barista/pkg/reconcile"
 	"github.com/barista-fleet/barista/pkg/runtime"
+	"github.com/barista-fleet/barista/pkg/runtime/leasefile"
 )
 
 // BootTime is the machine's boot-time clock. It goes on during suspend, and is
 // the same clock for every process of one boot.
-func BootTime() lease.Instant {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		// The kernel has had this clock since 2.6.39; without it nothing holds.
-		panic(fmt.Sprintf("clock_gettime(CLOCK_BOOTTIME): %v", err))
-	}
-	return lease.Instant(ts.Nano())
-}
+func BootTime() lease.Instant { return lease.Instant(leasefile.Now()) }
 
 func machineID() string { return firstLine("/etc/machine-id") }
-func bootID() string    { return firstLine("/proc/sys/kernel/random/boot_id") }
 
 func firstLine(path string) string {
 	b, err := os.ReadFile(path)
@@ -45,7 +37,7 @@ func firstLine(path string) string {
 // that can be trusted, from the labels of what runs here. suspicious says that
 // the machine, the boot or the directory is another than the journal's.
 func identify(old *journal.Identity, runs []runtime.Workload, dirID string) (id journal.Identity, suspicious bool) {
-	here := journal.Identity{MachineID: machineID(), BootID: bootID(), DirID: dirID}
+	here := journal.Identity{MachineID: machineID(), BootID: leasefile.BootID(), DirID: dirID}
 	if old == nil || old.NodeID == "" {
 		here.NodeID = fleet.NewNodeID()
 		for _, r := range runs {
@@ -166,41 +158,22 @@ func decodeOwned(in []journal.Owned) []reconcile.Owned {
 	return out
 }
 
-// leaseFile is what an agent publishes of its lease: up to when it may act. It
-// is replaced at each renewal and never synced: after a reboot it means nothing.
-type leaseFile struct {
-	BootID      string        `json:"boot_id"`
-	Confirmed   lease.Instant `json:"confirmed_boottime_ns"`
-	Deadline    lease.Instant `json:"deadline_boottime_ns"`
-	Incarnation uint64        `json:"incarnation"`
-}
-
-const leaseFileName = "lease.json"
-
+// writeLease publishes the lease for the guard and the helpers that start
+// workloads.
 func writeLease(dir string, p reconcile.Publish) error {
-	body, err := json.Marshal(leaseFile{BootID: bootID(), Confirmed: p.Confirmed, Deadline: p.Deadline, Incarnation: p.Incarnation})
-	if err != nil {
-		return err
-	}
-	tmp := filepath.Join(dir, leaseFileName+".new")
-	if err := os.WriteFile(tmp, body, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(dir, leaseFileName))
+	return leasefile.Write(dir, leasefile.Lease{
+		BootID: leasefile.BootID(), Confirmed: int64(p.Confirmed), KillAt: int64(p.KillAt), Deadline: int64(p.Deadline), Incarnation: p.Incarnation,
+	})
 }
 
 // readLease returns when the last life's last renewal was sent; 0 if that was in
 // another boot or is not known.
 func readLease(dir string) lease.Instant {
-	body, err := os.ReadFile(filepath.Join(dir, leaseFileName))
-	if err != nil {
+	l, err := leasefile.Read(filepath.Join(dir, leasefile.Name))
+	if err != nil || l.Confirmed > leasefile.Now() {
 		return 0
 	}
-	var f leaseFile
-	if json.Unmarshal(body, &f) != nil || f.BootID != bootID() || f.Confirmed > BootTime() {
-		return 0
-	}
-	return f.Confirmed
+	return lease.Instant(l.Confirmed)
 }
 
 // about reports whether an encoded event is about name; every one is about "".

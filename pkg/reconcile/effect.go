@@ -82,6 +82,7 @@ type (
 	// Publish makes known, outside this process, up to when it holds its lease.
 	Publish struct {
 		Confirmed, Deadline lease.Instant
+		KillAt              lease.Instant // nothing with on_bucket_loss: stop may run from here on
 		Incarnation         uint64
 	}
 	// Fatal ends the agent with a reason for people.

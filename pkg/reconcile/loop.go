@@ -292,6 +292,9 @@ func (l *Loop) operate(ctx context.Context, op RunOp) OpDone {
 			return done
 		}
 		done.Run, done.Err = l.Runtime.Start(octx, op.Start)
+		if errors.Is(done.Err, ErrLapsed) {
+			return OpDone{Op: op.Op, Withdrawn: true}
+		}
 	case OpStop:
 		done.Run, done.Err = l.Runtime.Stop(octx, op.Instance, op.Grace)
 	case OpPause:

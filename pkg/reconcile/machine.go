@@ -428,8 +428,19 @@ func (m *Machine) describe() {
 }
 
 func (m *Machine) publish() {
+	if !m.cfg.Fleet {
+		return
+	}
 	p := Publish{Confirmed: m.own.Confirmed(), Deadline: m.own.Deadline(), Incarnation: m.own.Incarnation()}
-	if p != m.published && m.cfg.Fleet {
+	switch state := m.own.State(); {
+	case p.Confirmed != 0:
+		p.KillAt = p.Confirmed.Add(m.cfg.Lease.TTL * 5 / 6)
+	case state == "raising", state == "leaving", state == "left", state == "halted":
+		// Nothing may run that must stop: the claims fall, or have fallen.
+	default:
+		return // a new life, not confirmed yet: what the last one published stands
+	}
+	if p != m.published {
 		m.published = p
 		m.emit(p)
 	}

@@ -14,6 +14,9 @@ var (
 	ErrNoInstance = errors.New("no such instance")
 	// ErrUnsupported: this driver, or this host, cannot do it.
 	ErrUnsupported = errors.New("not supported by this runtime")
+	// ErrLapsed: the node's lease did not allow the start any more when it came
+	// to it. Nothing was started, and it is no failure of the name's.
+	ErrLapsed = errors.New("lease lapsed before the start")
 	// ErrSpec: the spec itself can never start here (missing program, bad
 	// digest, forbidden mount); trying again on this node is useless.
 	ErrSpec = errors.New("spec cannot run here")

@@ -149,7 +149,7 @@ func (s *Scheduler) costFirst(c *cand, t *tenant, q *classQueue, now int64) int6
 	own := s.ownBefore(c, q)
 	mine := own
 	// A dispatch in another class first lifts the tag to that class's clock.
-	start := maxU128(q.lift, t.acct.finish.plus(t.acct.remote))
+	start := maxU128(q.lift, t.acct.finish)
 	for k := range s.cfg.Classes {
 		if p := s.queue(c.tenant, Class(k)); k != int(c.class) && p.n > 0 {
 			mine += p.cost
@@ -165,6 +165,9 @@ func (s *Scheduler) costFirst(c *cand, t *tenant, q *classQueue, now int64) int6
 		}
 		weight = effectiveWeight(t.weight, sum, d.norm(t.spec.Tier))
 	}
+	// Pinned work goes ahead of the tenant's remote debt; work behind it may meet
+	// the debt on top of the lift. The sum of two tags fits.
+	start = start.plus(t.acct.remote)
 	tagAt, over := start.add(chargeSum(mine, weight))
 	if over {
 		tagAt = u128{hi: tagLimit}

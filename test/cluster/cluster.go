@@ -132,7 +132,7 @@ func (n *Node) KillMachine() {
 	_ = n.Signal(syscall.SIGKILL)
 	<-n.done
 	for range 50 {
-		pids := n.Processes()
+		pids := append(n.Processes(), n.Guards()...)
 		if len(pids) == 0 {
 			return
 		}
@@ -162,13 +162,28 @@ func (n *Node) thaw() {
 // Processes lists what this node's agents started and is still alive: the helpers
 // and the workloads.
 func (n *Node) Processes() []int {
+	return processes(func(pid int) bool {
+		return pid != os.Getpid() && (n.Ended() || pid != n.Pid()) && n.owns(pid)
+	})
+}
+
+// Guards lists this node's guard, which stands beside the agent and outlives it.
+func (n *Node) Guards() []int {
+	mark := []byte("\x00guard\x00--data-dir\x00" + n.Dir + "\x00")
+	return processes(func(pid int) bool {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return err == nil && bytes.Contains(b, mark)
+	})
+}
+
+func processes(which func(pid int) bool) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
 	var out []int
 	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() && (n.Ended() || pid != n.Pid()) && n.owns(pid) {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && which(pid) {
 			out = append(out, pid)
 		}
 	}

@@ -52,6 +52,10 @@ type Config struct {
 	// hierarchy, else below the agent's own group.
 	CgroupParent string
 
+	// LeaseFile is what the agent publishes of its lease. A run with StopOnLoss
+	// starts only while it allows it; empty: nothing is asked.
+	LeaseFile string
+
 	LogBytes     int64 // size of one log segment
 	LogFiles     int   // segments kept of a run
 	KeepRuns     int

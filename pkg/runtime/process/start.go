@@ -107,6 +107,9 @@ func (d *Driver) launch(r *run, req *runtime.StartRequest) (err error) {
 		Args: req.Spec.Command, Env: d.environ(req), Workdir: req.Spec.Workdir,
 		LogMaxBytes: d.cfg.LogBytes, LogMaxFiles: d.cfg.LogFiles,
 	}
+	if req.StopOnLoss && d.cfg.LeaseFile != "" {
+		l.LeaseFile, l.Incarnation = d.cfg.LeaseFile, req.Incarnation
+	}
 	if l.Workdir == "" {
 		l.Workdir = d.workDir(r.instance)
 	} else if !filepath.IsAbs(l.Workdir) {
@@ -287,6 +290,8 @@ func (d *Driver) runShim(r *run, lock *os.File) error {
 	case word == shim.AnswerOK:
 		r.shimState()
 		return nil
+	case word == shim.AnswerOver:
+		return fmt.Errorf("%w: %s", reconcile.ErrLapsed, text)
 	case word == shim.AnswerSpec:
 		return fmt.Errorf("%w: %s", reconcile.ErrSpec, text)
 	case word == shim.AnswerError:

@@ -193,7 +193,13 @@ func testStopTree(e *env) {
 		w := e.start("family", "-grandchild", "-ignore-term", "-for", "-1s", "-tick", "5ms", "-counter", counter)
 		e.waitOutput(w, "grandchild ")
 		e.waitCount(counter, 3)
-		if pids := e.h.Processes(e.T, e.d, w.Instance); len(pids) != 2 {
+		// The process between them has said its word before it is quite gone.
+		pids := e.h.Processes(e.T, e.d, w.Instance)
+		for deadline := time.Now().Add(patience); len(pids) != 2 && time.Now().Before(deadline); {
+			time.Sleep(5 * time.Millisecond)
+			pids = e.h.Processes(e.T, e.d, w.Instance)
+		}
+		if len(pids) != 2 {
 			e.Errorf("run has processes %v, want itself and its grandchild", pids)
 		}
 		e.stop(w.Instance, grace)

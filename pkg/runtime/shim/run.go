@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/barista-fleet/barista/pkg/runtime/leasefile"
 	"github.com/barista-fleet/barista/pkg/runtime/proctree"
 )
 
@@ -79,6 +80,9 @@ func run(dir string) int {
 		if se := new(specError); errors.As(err, &se) {
 			word = AnswerSpec
 		}
+		if errors.Is(err, leasefile.ErrOver) {
+			word = AnswerOver
+		}
 		fmt.Fprintf(answer, "%s %v\n", word, err)
 		return 1
 	}
@@ -145,6 +149,9 @@ func start(dir string) (*shim, error) {
 	if err := writeJSON(dir, FileState, s.state); err != nil {
 		return nil, fmt.Errorf("record the start: %w", err)
 	}
+	if err := checkLease(l); err != nil {
+		return nil, err
+	}
 	pid, err := spawn(l, s.out)
 	if err != nil {
 		return nil, err
@@ -164,6 +171,19 @@ func start(dir string) (*shim, error) {
 	// After the fork, so that the workload does not inherit it. Only root may.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0)
 	return s, nil
+}
+
+// checkLease is the last look before a start that must not come late: between the
+// agent's decision and this instant anything may have been stopped for any time.
+func checkLease(l *Launch) error {
+	if l.LeaseFile == "" {
+		return nil
+	}
+	lease, err := leasefile.Read(l.LeaseFile)
+	if err != nil {
+		return fmt.Errorf("%w: %w", leasefile.ErrOver, err)
+	}
+	return lease.Allows(leasefile.Now(), l.Incarnation)
 }
 
 // prepareProcess makes the calling process fit to own a workload.
