@@ -5,6 +5,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 GO      ?= go
 SEEDS   ?= 2000
 
+# What the tests had to skip for want of something on this machine.
+SKIPS := $(CURDIR)/.cache/skips
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -22,11 +25,25 @@ demo: build ## three agents, a dead machine, a takeover, an orphan that is fence
 .PHONY: test
 test: build ## every layer but the long ones; what the tests need is fetched
 	$(GO) vet ./...
-	$(GO) test -race -timeout 20m ./...
+	@mkdir -p .cache && rm -f $(SKIPS)
+	BARISTA_TEST_SKIPS=$(SKIPS) $(GO) test -race -timeout 20m ./...; rc=$$?; cat $(SKIPS) 2>/dev/null; exit $$rc
 
 .PHONY: test-s3
 test-s3: ## the S3 suite: MINIO_BIN, VERSITYGW_BIN or an endpoint choose the server
 	$(GO) test -race -count=1 -timeout 10m ./internal/s3bucket/... ./test/minio/...
+
+.PHONY: lint
+lint: .cache/tools/golangci-lint ## linters and formatting, as .golangci.yml says; the first run builds them
+	GOLANGCI_LINT_CACHE=$(CURDIR)/.cache/golangci-lint $< run ./...
+
+.PHONY: fmt
+fmt: .cache/tools/golangci-lint ## format as `make lint` wants it
+	$< fmt ./...
+
+# One build makes every tool of tools/go.mod, at the versions it pins.
+.cache/tools/golangci-lint: tools/go.mod tools/go.sum
+	cd tools && $(GO) build -trimpath -o ../.cache/tools/ tool
+	@touch $@
 
 .PHONY: bench
 bench: ## benchmarks; what matters is printed as a ratio to a baseline of the same run

@@ -138,8 +138,7 @@ func (a *app) noSuchCommand(cmd *cli.Command) error {
 
 // asUsage turns what the parser says into an error for people.
 func asUsage(cmd *cli.Command, err error) error {
-	var u *usageError
-	if errors.As(err, &u) {
+	if _, ok := errors.AsType[*usageError](err); ok {
 		return err
 	}
 	help := cmd.FullName() + " --help lists the flags"

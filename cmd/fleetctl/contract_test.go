@@ -53,8 +53,8 @@ func TestContractIsDocumented(t *testing.T) {
 		fleet.Capacity{},
 	} {
 		typ := reflect.TypeOf(v)
-		for i := range typ.NumField() {
-			if name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ","); name != "" {
+		for field := range typ.Fields() {
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
 				need(name, typ.String())
 			}
 		}

@@ -67,6 +67,7 @@ func (a *app) delete(ctx context.Context, cmd *cli.Command) error {
 			err = a.line("%s %s", name, word)
 		case formatName:
 			err = a.line("%s", name)
+		default: // the other formats are written at the end
 		}
 		if err != nil {
 			return err

@@ -198,6 +198,7 @@ func describeOwner(f *fields, v *fleet.View, nodes []fleet.NodeView) {
 			owner += ", lost: its incarnation has passed"
 		case fleet.ClaimUnknown:
 			owner += ", whose record cannot be judged"
+		default: // nothing to add
 		}
 		f.add("node", "%s", owner)
 		f.add("endpoint", "%s", s.Endpoint)

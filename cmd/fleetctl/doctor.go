@@ -136,6 +136,7 @@ func examine(f *fleet.Fleet) []probe.Check {
 			orphans = append(orphans, v.Name)
 		case fleet.StatusUnreadable:
 			unreadable = append(unreadable, v.Name)
+		default: // no finding
 		}
 	}
 	for _, p := range f.Problems {

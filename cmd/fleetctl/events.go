@@ -252,6 +252,7 @@ func paintEvent(s string) string {
 	switch fleet.EventType(s) {
 	case fleet.EventFenced, fleet.EventDegraded, fleet.EventHeld, fleet.EventOrphaned, fleet.EventLapsed, fleet.EventFailed:
 		return "\x1b[31m" + s + "\x1b[0m"
+	default:
+		return s
 	}
-	return s
 }

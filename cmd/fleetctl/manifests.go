@@ -94,6 +94,7 @@ func (a *app) export(ctx context.Context, cmd *cli.Command) error {
 			}
 		}
 		return nil
+	default: // YAML, below
 	}
 	b, err := fleet.WriteYAML(manifests)
 	if err != nil {
@@ -235,6 +236,7 @@ func (a *app) diffText(r fleet.Applied, m *fleet.Manifest) error {
 			}
 		}
 		return nil
+	default: // a name that comes or goes, below
 	}
 	if err := a.line("+ %s", r.Name); err != nil {
 		return err

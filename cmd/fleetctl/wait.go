@@ -131,8 +131,7 @@ func transient(err error) bool {
 
 // reached judges one look. giveUp is why the goal cannot be reached any more.
 func reached(v *fleet.View, err error, name string, goal *string) (done bool, giveUp error) {
-	var missing *fleet.NotFoundError
-	if errors.As(err, &missing) {
+	if _, ok := errors.AsType[*fleet.NotFoundError](err); ok {
 		if *goal == waitDeleted {
 			return true, nil
 		}

@@ -24,7 +24,7 @@ func newLogger(format, level string) (*slog.Logger, error) {
 		return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
 	case format == "auto":
 		noColor := os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb"
-		return slog.New(tint.NewHandler(os.Stderr, &tint.Options{Level: l, NoColor: noColor})), nil
+		return slog.New(tint.NewTextHandler(os.Stderr, &tint.Options{Level: l, NoColor: noColor})), nil
 	}
 	return nil, fmt.Errorf("bad --log-format %q: auto, text or json", format)
 }

@@ -19,8 +19,7 @@ func main() {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends a drain that takes too long
 	if err := command().Run(ctx, os.Args); err != nil {
-		var exit *exitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exitError](err); ok {
 			if exit.err != nil {
 				fmt.Fprintln(os.Stderr, "node-agent:", exit.err)
 			}

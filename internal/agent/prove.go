@@ -81,7 +81,7 @@ func (a *Agent) proveOnce(ctx context.Context) error {
 		return err
 	}
 	for _, w := range rep.Warnings() {
-		a.log.Warn("bucket: "+w.Name, "detail", w.Detail)
+		a.log.Warn("the bucket warns", "check", w.Name, "detail", w.Detail)
 	}
 	if len(rep.Defects()) > 0 {
 		return &probe.DefectError{Report: rep}

@@ -82,7 +82,7 @@ func serve(t *testing.T, j *journal.Journal, a api.Agent, cfg api.Config) (c *ap
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- api.NewServer(a, cfg).Serve(ctx, l) }()
 	stop = sync.OnceFunc(func() {
@@ -207,7 +207,7 @@ func TestDo(t *testing.T) {
 		}
 	}
 	err := c.Do(t.Context(), "v", strings.Repeat("x", 1<<20), nil, nil)
-	wantCode(t, err, api.CodeInvalid)
+	_ = wantCode(t, err, api.CodeInvalid)
 }
 
 // An agent of a fleet keeps no objects: a wish written to it would be read by
@@ -269,7 +269,7 @@ func TestAgentNotRunning(t *testing.T) {
 			t.Errorf("%s: no useful hint in %v", what, r.Err)
 		}
 		_, err := c.Status(t.Context())
-		wantCode(t, err, api.CodeUnreachable)
+		_ = wantCode(t, err, api.CodeUnreachable)
 	}
 	check("no socket")
 

@@ -8,20 +8,23 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/barista-fleet/barista/internal/bucket"
 )
 
+// storeKinds are the kinds of a bucket's errors that the agent passes on.
+var storeKinds = []error{
+	bucket.ErrCondition, bucket.ErrThrottled, bucket.ErrDenied, bucket.ErrCredentials, bucket.ErrUnreachable, bucket.ErrInvalid,
+}
+
 // storeError renders an error of this package as a bucket's.
 func storeError(op, key string, err error) error {
 	out := &bucket.Error{Op: op, Key: key, Err: err}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		out.Hint = e.Hint
-		switch kind := kindOf(e.Code); kind {
-		case bucket.ErrCondition, bucket.ErrThrottled, bucket.ErrDenied, bucket.ErrCredentials,
-			bucket.ErrUnreachable, bucket.ErrInvalid:
+		if kind := kindOf(e.Code); slices.Contains(storeKinds, kind) {
 			out.Kind = kind
 		}
 	}

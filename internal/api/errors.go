@@ -102,13 +102,11 @@ func kindOf(code Code) error {
 
 // toError renders any error for the wire.
 func toError(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	out := &Error{Code: CodeInternal, Message: err.Error(), Err: err}
-	var be *bucket.Error
-	if errors.As(err, &be) {
+	if be, ok := errors.AsType[*bucket.Error](err); ok {
 		out.Hint = be.Hint
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

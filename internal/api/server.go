@@ -211,8 +211,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, &Error{
 				Code: CodeInvalid, Message: fmt.Sprintf("the body has more than %d bytes", limit),
 				Outcome: bucket.Rejected.String(), Err: err,

@@ -136,7 +136,7 @@ func TestEvents(t *testing.T) {
 	if got != "1 2 3" {
 		t.Errorf("before a failure: %s", got)
 	}
-	wantCode(t, err, api.CodeInternal)
+	_ = wantCode(t, err, api.CodeInternal)
 	enough := errors.New("enough")
 	if err := c.Events(t.Context(), api.EventRequest{}, func(api.Event) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("the caller's own error: %v", err)
@@ -165,9 +165,9 @@ func TestStop(t *testing.T) {
 	}, api.Config{})
 	doErr, eventsErr := make(chan error, 1), make(chan error, 1)
 	var result string
-	go func() { doErr <- c.Do(context.Background(), "slow", nil, nil, &result) }()
+	go func() { doErr <- c.Do(t.Context(), "slow", nil, nil, &result) }()
 	go func() {
-		eventsErr <- c.Events(context.Background(), api.EventRequest{Follow: true}, func(api.Event) error { return nil })
+		eventsErr <- c.Events(t.Context(), api.EventRequest{Follow: true}, func(api.Event) error { return nil })
 	}()
 	<-inDo
 	<-inEvents
@@ -225,7 +225,7 @@ func TestCutStreams(t *testing.T) {
 			} else {
 				err = c.Logs(ctx, api.LogRequest{}, io.Discard, io.Discard)
 			}
-			wantCode(t, err, api.CodeTruncated)
+			_ = wantCode(t, err, api.CodeTruncated)
 		})
 	}
 }
@@ -246,7 +246,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}, api.Config{})
 	results := make(chan error, limit)
 	watch := func() error {
-		return c.Events(context.Background(), api.EventRequest{}, func(api.Event) error { return nil })
+		return c.Events(t.Context(), api.EventRequest{}, func(api.Event) error { return nil })
 	}
 	for range limit {
 		go func() { results <- watch() }()

@@ -344,8 +344,7 @@ func randomHex() string {
 
 // fileError types an error of the file system.
 func fileError(op, key string, err error) error {
-	var typed *Error
-	if errors.As(err, &typed) {
+	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
 	e := &Error{Op: op, Key: key, Err: err}

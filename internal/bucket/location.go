@@ -76,8 +76,7 @@ func ParseURL(raw string) (Location, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		var ue *url.Error
-		if errors.As(err, &ue) {
+		if ue, ok := errors.AsType[*url.Error](err); ok {
 			err = ue.Err // without the URL, which may hold a password
 		}
 		return Location{}, badURL(raw, err.Error(), "type "+urlForms)

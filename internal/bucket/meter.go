@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 )
@@ -37,9 +38,7 @@ func (m *Meter) Counts() map[string]Count {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make(map[string]Count, len(m.counts))
-	for k, v := range m.counts {
-		out[k] = v
-	}
+	maps.Copy(out, m.counts)
 	return out
 }
 

@@ -158,8 +158,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 // storeError renders a journal's error as a bucket's.
 func storeError(op, key string, err error) error {
 	e := &bucket.Error{Op: op, Key: key, Err: err}
-	var je *journal.Error
-	if errors.As(err, &je) {
+	if je, ok := errors.AsType[*journal.Error](err); ok {
 		e.Hint = je.Hint
 	}
 	switch {

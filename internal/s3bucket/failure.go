@@ -66,12 +66,10 @@ var expectedRegion = regexp.MustCompile(`expecting '([a-z0-9-]+)'`)
 
 // withoutNoise drops the layers around the cause of a failed connection.
 func withoutNoise(err error) error {
-	var ue *url.Error
-	if errors.As(err, &ue) {
+	if ue, ok := errors.AsType[*url.Error](err); ok {
 		return ue.Err
 	}
-	var oe *smithy.OperationError
-	if errors.As(err, &oe) {
+	if oe, ok := errors.AsType[*smithy.OperationError](err); ok {
 		return oe.Err
 	}
 	return err

@@ -48,8 +48,7 @@ func (s *Store) read(ctx context.Context, op, key string, fn func(context.Contex
 		if err == nil {
 			return nil
 		}
-		var odd errAnswer
-		if errors.As(err, &odd) {
+		if odd, ok := errors.AsType[errAnswer](err); ok {
 			f = failure{status: http.StatusOK, err: odd.error}
 		} else {
 			f = examine(err, true)

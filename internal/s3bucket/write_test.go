@@ -174,7 +174,7 @@ var kinds = []error{
 func wantError(t *testing.T, err, kind error, hint string) {
 	t.Helper()
 	for _, k := range kinds {
-		if errors.Is(err, k) != (k == kind) {
+		if errors.Is(err, k) != errors.Is(k, kind) {
 			t.Errorf("error %q: is %q = %v; want kind %v", err, k, errors.Is(err, k), kind)
 		}
 	}

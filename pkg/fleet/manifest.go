@@ -232,8 +232,7 @@ func (m *Manifest) Validate() error {
 	if CheckName(m.Name) != nil {
 		p.add("name", "%q: %s", m.Name, NameRule)
 	}
-	var bad *SpecError
-	if errors.As(m.Spec.Validate(), &bad) {
+	if bad, ok := errors.AsType[*SpecError](m.Spec.Validate()); ok {
 		p = append(p, bad.Problems...)
 	}
 	if !m.WakeAt.IsZero() && m.Spec.Kind == KindJob {
@@ -247,8 +246,7 @@ func (m *Manifest) Validate() error {
 
 func wrapValue(file, field string, err error) error {
 	e := &ManifestError{File: file, Field: field, Err: err}
-	var v *valueError
-	if errors.As(err, &v) {
+	if v, ok := errors.AsType[*valueError](err); ok {
 		e.Line = v.line
 	}
 	return e
@@ -275,8 +273,9 @@ func describe(n *yaml.Node) string {
 			return "date " + shorten(n.Value)
 		}
 		return "a value tagged " + shorten(n.Tag)
+	default: // documents and aliases do not get here
+		return "an unknown value"
 	}
-	return "an unknown value"
 }
 
 // shorten keeps a quoted value from filling the screen.

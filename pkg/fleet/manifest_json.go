@@ -23,8 +23,7 @@ func parseJSON(file string, data []byte) ([]*yaml.Node, error) {
 		}
 		if err != nil {
 			line := r.lineAt(r.dec.InputOffset())
-			var syn *jsontext.SyntacticError
-			if errors.As(err, &syn) {
+			if syn, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 				line, err = r.lineAt(syn.ByteOffset), syn.Err
 			}
 			return nil, &ManifestError{File: file, Line: line, Err: fmt.Errorf("not JSON: %w", err)}
@@ -89,6 +88,7 @@ func (r *jsonReader) value() (*yaml.Node, error) {
 			}
 			n.Content = append(n.Content, c)
 		}
+	default: // the decoder returns no other token here
 	}
 	return n, nil
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -140,9 +141,7 @@ func SchemaJSON() ([]byte, error) {
 	order := []string{"manifest"}
 	for _, f := range Fields() {
 		js := map[string]any{"description": strings.ReplaceAll(f.Doc, "\n", " ")}
-		for k, v := range f.codec.schema() {
-			js[k] = v
-		}
+		maps.Copy(js, f.codec.schema())
 		props[f.Name] = js
 		order = append(order, f.Name)
 	}

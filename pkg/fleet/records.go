@@ -225,8 +225,9 @@ func (p Phase) Done() bool {
 	switch p {
 	case PhaseCompleted, PhaseFailed, PhaseCancelled, PhaseTimedOut:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // Parked reports a phase that is realised without a running workload: nothing

@@ -84,8 +84,9 @@ func (v *View) Exists() bool {
 	switch v.Status() {
 	case "", StatusDeleted:
 		return false
+	default:
+		return true
 	}
-	return true
 }
 
 // Claim judges the name's ownership.

@@ -12,7 +12,7 @@ import (
 
 // check refuses what can never be applied, and returns the batch's size.
 func (b *Batch) check() (bytes int, err error) {
-	bad := func(name string, format string, args ...any) {
+	bad := func(name, format string, args ...any) {
 		if err == nil {
 			err = &Error{Op: "commit", Name: name, Kind: ErrInvalid, Err: fmt.Errorf(format, args...)}
 		}

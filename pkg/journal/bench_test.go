@@ -1,7 +1,6 @@
 package journal_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -24,7 +23,7 @@ func result(i int) journal.Batch {
 func BenchmarkCommit(b *testing.B) {
 	const writers = 256
 	j, _ := open(b, b.TempDir())
-	ctx := context.Background()
+	ctx := b.Context()
 	run := func(writers, each int) (perBatch time.Duration, syncs float64) {
 		before, begin := j.Stats(), time.Now()
 		var wg sync.WaitGroup

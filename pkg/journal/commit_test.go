@@ -45,7 +45,7 @@ func TestGroupCommit(t *testing.T) {
 			}
 			ticket := j.Submit(b)
 			wg.Go(func() {
-				if _, err := ticket.Wait(context.Background()); err != nil {
+				if _, err := ticket.Wait(t.Context()); err != nil {
 					t.Errorf("step %d of %s: %v", step, name, err)
 				}
 			})
@@ -80,7 +80,7 @@ func TestConcurrentCommitsAreGrouped(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				o := journal.Owned{Name: fmt.Sprintf("n%d", w), Epoch: uint64(i + 1)}
-				if err := j.Commit(context.Background(), journal.Batch{PutOwned: []journal.Owned{o}}); err != nil {
+				if err := j.Commit(t.Context(), journal.Batch{PutOwned: []journal.Owned{o}}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -165,7 +165,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 	kept := j.Submit(journal.Batch{Seen: map[string]uint64{"kept": 1}})
 	close(g.open)
-	if _, err := kept.Wait(context.Background()); err != nil {
+	if _, err := kept.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
 	// Done already: the result counts, not the context.
@@ -206,7 +206,7 @@ func TestWaitIsDefiniteOrUnknown(t *testing.T) {
 	var wg sync.WaitGroup
 	outcomes := make([]error, 400)
 	for i := range outcomes {
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(t.Context())
 		ticket := j.Submit(journal.Batch{Seen: map[string]uint64{fmt.Sprint(i): 1}})
 		wg.Go(func() { _, outcomes[i] = ticket.Wait(ctx) })
 		wg.Go(func() {

@@ -1,7 +1,6 @@
 package journal_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +29,7 @@ func open(t testing.TB, dir string) (*journal.Journal, journal.Opened) {
 
 func commit(t testing.TB, j *journal.Journal, b journal.Batch) {
 	t.Helper()
-	if err := j.Commit(context.Background(), b); err != nil {
+	if err := j.Commit(t.Context(), b); err != nil {
 		t.Fatalf("commit: %v", err)
 	}
 }

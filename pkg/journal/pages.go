@@ -66,7 +66,7 @@ type walker struct {
 // maxFaults bounds a report: a zeroed file has one fault a page.
 const maxFaults = 100
 
-func (w *walker) fault(where string, format string, args ...any) {
+func (w *walker) fault(where, format string, args ...any) {
 	if len(w.faults) >= maxFaults {
 		w.lost++
 		return

@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -44,9 +45,7 @@ func randomTransaction(t *testing.T, db *bolt.DB, rng *rand.Rand, model map[stri
 		t.Fatal(err)
 	}
 	next := map[string]string{}
-	for k, v := range model {
-		next[k] = v
-	}
+	maps.Copy(next, model)
 	for range rng.IntN(60) {
 		bucket := []string{"a", "b", "c"}[rng.IntN(3)]
 		b, err := tx.CreateBucketIfNotExists([]byte(bucket))
@@ -75,9 +74,7 @@ func randomTransaction(t *testing.T, db *bolt.DB, rng *rand.Rand, model map[stri
 		err = tx.Rollback()
 	} else if err = tx.Commit(); err == nil {
 		clear(model)
-		for k, v := range next {
-			model[k] = v
-		}
+		maps.Copy(model, next)
 	}
 	if err != nil {
 		t.Fatal(err)

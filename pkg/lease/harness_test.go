@@ -2,6 +2,7 @@ package lease
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func (r *rig) step(ev Event) {
 }
 
 // write puts a record into the store, as someone else.
-func (r *rig) write(key string, rec interface{}) bucket.ETag {
+func (r *rig) write(key string, rec any) bucket.ETag {
 	r.t.Helper()
 	var body []byte
 	var err error
@@ -163,12 +164,7 @@ func (r *rig) takePut(key string) Put {
 }
 
 func (r *rig) hasOpen(f func(Effect) bool) bool {
-	for _, e := range r.open {
-		if f(e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.open, f)
 }
 
 func toldOf[T Effect](r *rig) []T {

@@ -145,6 +145,7 @@ func (m *Machine) gotObject(e GotObject) {
 		m.nameRead(m.name(o.id), o, e.Object, e.Err)
 	case opNameSettle:
 		m.nameSettled(m.name(o.id), e.Object, e.Err)
+	default: // the other operations are no gets
 	}
 }
 
@@ -160,6 +161,7 @@ func (m *Machine) putDone(e PutDone) {
 		m.peerPut(m.peer(o.id), e.Result)
 	case opNamePut:
 		m.namePut(m.name(o.id), e.Result)
+	default: // the other operations are no puts
 	}
 }
 

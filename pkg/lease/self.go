@@ -96,6 +96,7 @@ func (m *Machine) advanceSelf() {
 			return
 		}
 		m.saveIntent()
+	default: // there is no lease to keep
 	}
 }
 
@@ -254,6 +255,7 @@ func (m *Machine) selfRead(obj bucket.Object, err error) {
 		m.selfVerify(rec)
 	case selfRaising, selfLeaving:
 		m.selfRaiseVerify(obj, rec)
+	default: // an answer after the end changes nothing
 	}
 }
 

@@ -92,7 +92,7 @@ func TestRejectedRenewal(t *testing.T) {
 	fenced := live(2, "w1")
 	fenced.State = fleet.NodeFenced
 	for name, tc := range map[string]struct {
-		record interface{} // nil: deleted
+		record any // nil: deleted
 		state  string
 	}{
 		"same incarnation, live: not fenced, whatever the nonce": {live(1, "w1"), "live"},
@@ -168,7 +168,7 @@ func TestRestart(t *testing.T) {
 	left.State = fleet.NodeLeft
 	for name, tc := range map[string]struct {
 		id     Identity
-		rec    interface{}
+		rec    any
 		labels uint64
 		want   uint64 // incarnation once live; 0: does not get live by itself within a heartbeat
 	}{

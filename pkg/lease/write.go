@@ -77,6 +77,7 @@ func (m *Machine) maySubmit(n *name, e Submit) bool {
 		// Also by an owner that was fenced, as long as nobody took the name:
 		// this is how a run that ended meanwhile is reported.
 		return n.held || c == ClaimOurs || c == ClaimOursOld
+	default: // a burn is the machine's own and is not submitted
 	}
 	return false
 }

@@ -69,6 +69,7 @@ func endWhatMayNotRun(node Node, n Name) (Action, bool) {
 		switch n.View.Claim {
 		case lease.ClaimValid, lease.ClaimInvalid, lease.ClaimFree, lease.ClaimSealed, lease.ClaimUnreadable:
 			foreign = !n.View.Held && n.View.Writing == 0
+		default: // it may still be this node's
 		}
 		stale := n.View.Held && (r.Instance != rec.Instance || r.UID != rec.UID)
 		if foreign || stale {

@@ -44,6 +44,7 @@ func (n *Name) leftover() (runtime.Workload, bool) {
 	switch n.View.Claim {
 	case lease.ClaimUnknown, lease.ClaimOurs, lease.ClaimOursOld, lease.ClaimMissing, lease.ClaimBehind:
 		return runtime.Workload{}, false
+	default: // it is not this node's, and its runs may go
 	}
 	for _, r := range n.Runs {
 		if r.State.Dead() {

@@ -17,7 +17,7 @@ import (
 
 // world is a store and a clock that several rigs share.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	now   lease.Instant
 	store *bucket.Meter
 	seq   int
@@ -41,7 +41,7 @@ const (
 	testPoll = 200 * time.Millisecond
 )
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	return &world{t: t, now: lease.Instant(time.Hour), store: bucket.NewMeter(buckettest.NewMem())}
 }
 

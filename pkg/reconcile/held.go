@@ -98,6 +98,7 @@ func drain(node Node, n Name, alive bool, run runtime.Workload) Action {
 		return giveUp(n, alive, run, fleet.PhaseStopped, "stopped; its node was drained", EventReleased, 0)
 	case fleet.PhasePaused:
 		return giveUp(n, alive, run, fleet.PhaseStopped, "its node was drained: its paused memory is gone", EventDegraded, 0)
+	default: // decided below
 	}
 	return giveUp(n, alive, run, fleet.PhasePending, "its node was drained", EventReleased, 0)
 }
@@ -141,6 +142,7 @@ func obey(node Node, n Name, in fleet.Intent, run runtime.Workload, has, alive b
 			return Action{}, false // its end is recorded first
 		}
 		return n.see(in.Seq, ""), true
+	default: // nothing to do for a name that is held
 	}
 	return n.see(in.Seq, "unknown verb "+string(in.Verb)), true
 }
@@ -321,6 +323,7 @@ func start(node Node, n Name) Action {
 	case fleet.PhaseRunning, fleet.PhasePaused:
 		// The record says that it runs here and the runtime knows nothing of it.
 		return recordExit(node, n, runtime.Workload{Exit: &fleet.Exit{Lost: true, Reason: "the runtime has no trace of it"}})
+	default: // decided below
 	}
 	switch {
 	case n.Desired == nil:

@@ -195,7 +195,7 @@ func (l *Loop) perform(ctx context.Context, e Effect) error {
 	case SaveFleet:
 		l.journal(ctx, l.Journal.SaveFleet(e.FleetID), func(error) Input { return nil })
 	case Commit:
-		l.tell(e.Batch.Events)
+		l.tell(ctx, e.Batch.Events)
 		l.journal(ctx, l.Journal.Commit(e.Batch), func(err error) Input {
 			if e.Op == 0 {
 				return nil
@@ -208,7 +208,7 @@ func (l *Loop) perform(ctx context.Context, e Effect) error {
 		l.token.Store(&e)
 		l.publish.set(e)
 	case Warn:
-		l.Log.Warn(e.Message)
+		l.Log.Warn("unreadable object in the bucket", slog.String(KeyMessage, e.Message))
 	case Fatal:
 		return &FatalError{Reason: e.Reason}
 	case Gone:
@@ -219,18 +219,19 @@ func (l *Loop) perform(ctx context.Context, e Effect) error {
 	return nil
 }
 
-func (l *Loop) tell(events []Event) {
+func (l *Loop) tell(ctx context.Context, events []Event) {
 	for _, e := range events {
 		level := slog.LevelInfo
 		switch e.Type {
 		case EventFenced, EventDegraded, EventLapsed, EventOrphaned, EventHeld, EventBehind, EventNodeLost, EventFailed:
 			level = slog.LevelWarn
+		default: // Info
 		}
 		attrs := []slog.Attr{slog.String(KeyMessage, e.Message)}
 		if e.Name != "" {
 			attrs = append(attrs, slog.String(KeyName, e.Name), slog.Uint64(KeyEpoch, e.Epoch))
 		}
-		l.Log.LogAttrs(context.Background(), level, strings.ToLower(string(e.Type)), attrs...)
+		l.Log.LogAttrs(ctx, level, strings.ToLower(string(e.Type)), attrs...) //nolint:sloglint // the types of events are constants
 		if l.Told != nil {
 			l.Told(e)
 		}

@@ -129,6 +129,8 @@ type Machine struct {
 	sync   syncState
 
 	candidates map[string]Action
+	order      []string        // the candidates, oldest wish first; see inOrder
+	ordered    map[string]bool // the names in order
 	recovering map[string]bool
 	deferred   map[string]bool // wait for one of MaxOps
 	running    int             // operations in flight
@@ -157,7 +159,7 @@ func New(cfg Config) (*Machine, error) {
 	m := &Machine{
 		cfg: cfg, nextOp: opBase,
 		ops: map[uint64]string{}, items: map[string]*item{}, dirty: map[string]bool{},
-		candidates: map[string]Action{}, recovering: map[string]bool{}, deferred: map[string]bool{},
+		candidates: map[string]Action{}, ordered: map[string]bool{}, recovering: map[string]bool{}, deferred: map[string]bool{},
 		claiming: map[string]bool{},
 	}
 	m.sync.ops = map[uint64]syncOp{}
@@ -347,6 +349,7 @@ func (m *Machine) lost(e lease.Lost) {
 	case lease.ClaimGone, lease.ClaimMissing:
 		m.tell(Event{Type: EventDegraded, Name: e.Name, Epoch: e.Epoch, Message: "its ownership record was removed or overwritten by a hand; it is made again"})
 		return
+	default: // told below
 	}
 	it.fencedAt = e.Epoch
 	m.batch.Drop = append(m.batch.Drop, e.Name)
@@ -380,8 +383,14 @@ func (it *item) owned(rec *fleet.Session) Owned {
 
 // permitRaise tells the lease whether a higher incarnation may be registered.
 func (m *Machine) permitRaise() {
-	ok := true
+	// While the node is live nothing is to be raised, and a fence that is learned
+	// of must find the answer no until this was asked again.
+	state := m.own.State()
+	ok := state != "live" && state != "lapsed"
 	for _, it := range m.items {
+		if !ok {
+			break
+		}
 		if it.op != nil && it.op.kind == OpStart {
 			ok = false
 		}

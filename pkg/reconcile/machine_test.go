@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -167,7 +166,7 @@ func TestDesiredWipedStopsNothing(t *testing.T) {
 	w.want("s", fleet.KindSession)
 	w.ring(nil, nil)
 	run2(time.Second, a)
-	if err := w.store.Store.Delete(context.Background(), "desired/s"); err != nil {
+	if err := w.store.Store.Delete(t.Context(), "desired/s"); err != nil {
 		t.Fatal(err)
 	}
 	w.ring(nil, nil)

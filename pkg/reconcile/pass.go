@@ -181,19 +181,24 @@ func (m *Machine) submit(it *item, a Action) {
 
 // acquire claims candidates while there is room for them, the oldest wish first.
 func (m *Machine) acquire(node Node) {
-	if len(m.candidates) == 0 || !node.CanAct {
+	if len(m.candidates) == 0 || !node.CanAct || len(m.claiming) >= m.cfg.MaxClaims {
 		return
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(m.candidates), m.older) {
+	rivals := m.rivals()
+	for _, name := range m.inOrder() {
 		if len(m.claiming) >= m.cfg.MaxClaims {
 			return
 		}
-		it, a := m.items[name], m.candidates[name]
+		a, ok := m.candidates[name]
+		if !ok {
+			continue // no longer one
+		}
+		it := m.items[name]
 		if why := m.noRoom(it); why != "" {
 			it.action = wait(why)
 			continue
 		}
-		if at := m.turn(it); m.now < at {
+		if at := m.turn(it, rivals); m.now < at {
 			it.action = waitUntil(at, "another node is first in line for it")
 			continue
 		} else if at > 0 && m.own.Name(name).Read < at {
@@ -213,6 +218,36 @@ func (m *Machine) acquire(node Node) {
 		m.dirty[name] = true
 		m.account(it, Name{Name: name, Desired: it.desired, View: m.own.Name(name)})
 	}
+}
+
+// inOrder returns the candidates in the order of their wishes. It is sorted again
+// only when a name has become one; names that no longer are stay in it until then.
+func (m *Machine) inOrder() []string {
+	for name := range m.candidates {
+		if !m.ordered[name] {
+			m.order = slices.SortedFunc(maps.Keys(m.candidates), m.older)
+			clear(m.ordered)
+			for _, n := range m.order {
+				m.ordered[n] = true
+			}
+			break
+		}
+	}
+	return m.order
+}
+
+// rivals returns the other nodes that are alive as far as this one knows.
+func (m *Machine) rivals() []string {
+	if !m.cfg.Fleet {
+		return nil
+	}
+	var out []string
+	for id, p := range m.own.Peers() {
+		if p.Record.State == fleet.NodeLive && p.Silent < p.Record.TTL()/2 {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // older orders candidates by when they were first desired, by the store's clock.
@@ -237,14 +272,14 @@ func (m *Machine) noRoom(it *item) string {
 // turn says when this node may try for a name. All nodes compute the same order
 // for each name; the first tries at once, the others a little later, so that most
 // names are claimed by one conditional write and not by one a node.
-func (m *Machine) turn(it *item) lease.Instant {
+func (m *Machine) turn(it *item, rivals []string) lease.Instant {
 	mine, before := lease.Rank(m.cfg.NodeID, it.name), 0
-	for id, p := range m.own.Peers() {
-		if p.Record.State == fleet.NodeLive && p.Silent < p.Record.TTL()/2 && lease.Rank(id, it.name) < mine {
+	for _, id := range rivals {
+		if lease.Rank(id, it.name) < mine {
 			before++
 		}
 	}
-	if before == 0 || !m.cfg.Fleet {
+	if before == 0 {
 		return 0
 	}
 	seen := m.own.Name(it.name).Seen

@@ -191,6 +191,7 @@ func (s *solo) submit(e lease.Submit) {
 	case lease.WriteRelease, lease.WriteFinal:
 		rec.Owner, rec.OwnerName, rec.Endpoint, rec.Incarnation = "", "", "", 0
 		rec.Epoch = max(n.epoch, 1)
+	default: // an update leaves the owner as it is
 	}
 	body, err := fleet.Encode(rec)
 	if err != nil {

@@ -173,6 +173,7 @@ func (m *Machine) syncGot(e lease.GotObject) bool {
 		m.gotDesired(op.name, e.Object, e.Err)
 	case syncDirective:
 		m.gotDirective(e.Object, e.Err)
+	default: // the other requests are no gets of one object
 	}
 	return true
 }

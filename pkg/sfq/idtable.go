@@ -1,5 +1,7 @@
 package sfq
 
+import "slices"
+
 import "math/bits"
 
 // idTable maps caller-chosen 64-bit identifiers to slots: open addressing,
@@ -53,12 +55,7 @@ func (t *idTable) get(id uint64) (uint32, bool) {
 }
 
 func (t *idTable) isGone(id uint64) bool {
-	for _, g := range t.gone[:t.goneN] {
-		if g == id {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(t.gone[:t.goneN], id)
 }
 
 // put adds an identifier that is not in the table.

@@ -73,6 +73,7 @@ func (s JobState) Valid() bool {
 		return ran && s.Stop == StopTimeout
 	case JobCancelled:
 		return s.Stop == StopRequested // perhaps in the queue, after a failure
+	default: // Running and JobCompleted
 	}
 	return ran
 }
@@ -178,6 +179,7 @@ func Apply(s JobState, e JobEvent) (JobState, Change) {
 		}
 	case JobBroke, JobLost, JobStopped:
 		next = s.ended()
+	default: // JobDispatched: of a queued job only
 	}
 	if next == s {
 		return s, Same

@@ -376,7 +376,7 @@ func TestQueueRetainsNothing(t *testing.T) {
 
 func TestOutcomeNames(t *testing.T) {
 	seen := map[string]Outcome{}
-	for o := Unknown; o < outcomeCount; o++ {
+	for o := range outcomeCount {
 		name := o.String()
 		if name == "" {
 			t.Errorf("outcome %d has no name", o)

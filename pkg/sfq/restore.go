@@ -253,6 +253,7 @@ func (s *Scheduler) adopt(d *decoder, f flight, job JobID) {
 		t.classes |= 1 << f.class
 	case flightRunning:
 		t.running++
+	default: // one that is over is counted nowhere
 	}
 	slot := uint32(len(s.flights))
 	if f.chained {

@@ -90,7 +90,7 @@ func TestIDTable(t *testing.T) {
 			tab.del(id)
 			delete(ref, id)
 		}
-		if got, ok := tab.get(id); ok != (func() bool { _, ok := ref[id]; return ok })() || ok && got != ref[id] {
+		if got, ok := tab.get(id); ok != func() bool { _, ok := ref[id]; return ok }() || ok && got != ref[id] {
 			t.Fatalf("step %d: %d is %d, %v", i, id, got, ok)
 		}
 		if tab.used != len(ref) {

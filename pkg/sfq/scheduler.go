@@ -174,7 +174,7 @@ const maxUsage = 1 << 62
 
 // addUsage brings the usage forward to now by whole grid steps and adds a cost,
 // which may be negative; usage never falls below zero.
-func (s *Scheduler) addUsage(t *tenant, cost int64, now int64) {
+func (s *Scheduler) addUsage(t *tenant, cost, now int64) {
 	d := s.cfg.Decay
 	if d == nil {
 		return

@@ -151,7 +151,7 @@ func (n *Node) thaw() {
 	groups, _ := filepath.Glob("/sys/fs/cgroup/unified/barista/*/*/cgroup.kill")
 	for _, g := range groups {
 		procs, _ := os.ReadFile(filepath.Join(filepath.Dir(g), "cgroup.procs"))
-		for _, f := range strings.Fields(string(procs)) {
+		for f := range strings.FieldsSeq(string(procs)) {
 			if pid, err := strconv.Atoi(f); err == nil && n.owns(pid) {
 				_ = os.WriteFile(g, []byte("1"), 0)
 			}

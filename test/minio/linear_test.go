@@ -196,6 +196,7 @@ func (c *claimer) run(ctx context.Context, keys []string, ops int) {
 			c.rec.learn(r.ETag, in.to)
 		case bucket.Ambiguous:
 			end = int64(time.Hour) // later than everything
+		default: // Rejected: it took no effect
 		}
 		c.rec.add(porcupine.Operation{ClientId: c.id, Input: in, Call: call, Output: claimOutput{outcome: r.Outcome}, Return: end})
 	}
@@ -253,6 +254,7 @@ func checkLinearizable(t *testing.T, history []porcupine.Operation) {
 		t.Error("no order of these operations explains what the clients were told")
 	case porcupine.Unknown:
 		t.Error("the check did not end in time")
+	default: // porcupine.Ok
 	}
 }
 

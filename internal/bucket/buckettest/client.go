@@ -80,6 +80,7 @@ func (c *client) do(ctx context.Context, op Op, name, key string, call func(cont
 		return fail(bucket.ErrDenied, nil)
 	case faultFail:
 		return fail(bucket.ErrUnreachable, errServer)
+	default: // the other faults are of the reply
 	}
 	date, err := call(ctx)
 	switch {
@@ -135,6 +136,7 @@ func (c *client) Put(ctx context.Context, key string, body []byte, cond bucket.C
 	case faultZombie:
 		c.f.hold(p.fault.wait, apply)
 		return result(bucket.Ambiguous, bucket.ErrUnreachable, errBroken)
+	default: // the other faults are of the reply
 	}
 	r := apply()
 	switch {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -43,12 +44,7 @@ type host struct {
 }
 
 func (h *host) can(capability string) bool {
-	for _, c := range h.caps {
-		if c == capability {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(h.caps, capability)
 }
 
 func (h *host) note(format string, args ...any) {
@@ -159,7 +155,7 @@ func (d *Driver) proveGroup() error {
 	if err != nil {
 		return errors.Join(err, g.Remove())
 	}
-	defer g.Remove() // empty by then, or Kill has failed and said so
+	defer func() { _ = g.Remove() }() // empty by then, or Kill has failed and said so
 	defer child.end()
 	if err := g.SetFrozen(true); err != nil {
 		return err
@@ -250,7 +246,7 @@ func (d *Driver) startProbe(ctx context.Context, g proctree.Group) (*probeChild,
 		return nil, fmt.Errorf("start %s: %w", d.cfg.ShimPath, err)
 	}
 	c := &probeChild{cmd: cmd, stdin: in}
-	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

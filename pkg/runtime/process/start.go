@@ -70,11 +70,9 @@ func (d *Driver) startOnce(req runtime.StartRequest) (*run, error) {
 	r := newRun(req.Instance, d.runDir(req.Instance))
 	r.ref = req.Ref
 	d.runs[req.Instance] = r
-	d.wg.Add(1)
-	go func() {
-		defer d.wg.Done()
+	d.wg.Go(func() {
 		d.begin(r, &req)
-	}()
+	})
 	return r, nil
 }
 
@@ -91,7 +89,7 @@ func (d *Driver) begin(r *run, req *runtime.StartRequest) {
 		return
 	}
 	d.log.Info("run started", "instance", r.instance, "name", req.Name, "epoch", req.Epoch,
-		"pid", r.shimState().Child.Pid, elapsed(since))
+		"pid", r.shimState().Child.Pid, "elapsed_ms", time.Since(since).Milliseconds())
 	close(r.started)
 	d.wg.Add(1)
 	go d.monitor(r)

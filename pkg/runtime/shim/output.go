@@ -79,11 +79,9 @@ func (o *output) pipe(s Stream) (w *os.File, err error) {
 	}
 	r := os.NewFile(uintptr(fds[0]), streamNames[s])
 	o.pipes = append(o.pipes, r)
-	o.readers.Add(1)
-	go func() {
-		defer o.readers.Done()
+	o.readers.Go(func() {
 		o.read(s, r)
-	}()
+	})
 	return os.NewFile(uintptr(fds[1]), streamNames[s]), nil
 }
 
@@ -100,7 +98,7 @@ func (o *output) start() {
 // but no longer than limit.
 func (o *output) finish(limit time.Duration) {
 	for _, r := range o.pipes {
-		r.SetReadDeadline(time.Unix(1, 0)) // the reader goes on to drain
+		_ = r.SetReadDeadline(time.Unix(1, 0)) // the reader goes on to drain
 	}
 	go func() {
 		o.readers.Wait()
@@ -126,7 +124,7 @@ func (o *output) read(s Stream, r *os.File) {
 		err := rc.Read(func(fd uintptr) bool {
 			buf = o.buffer()
 			n, rerr = readInto(int(fd), buf)
-			if rerr != syscall.EAGAIN {
+			if !errors.Is(rerr, syscall.EAGAIN) {
 				return true
 			}
 			o.release(buf)

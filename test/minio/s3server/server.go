@@ -3,7 +3,6 @@ package s3server
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"github.com/barista-fleet/barista/internal/bucket"
 	"github.com/barista-fleet/barista/internal/bucket/bucketurl"
 	"github.com/barista-fleet/barista/internal/s3bucket"
+	"github.com/barista-fleet/barista/test/need"
 )
 
 // readyTimeout bounds the wait for a server's first successful write. MinIO
@@ -48,15 +48,15 @@ type Server struct {
 func Start(tb testing.TB) *Server {
 	tb.Helper()
 	if testing.Short() {
-		missing(tb, errors.New("-short is given"))
+		need.Missing(tb, "no S3 server: -short is given")
 	}
 	c, err := choose(tb.Context())
 	if err != nil {
-		missing(tb, err)
+		need.Missing(tb, "no S3 server: %v", err)
 	}
 	s, err := launch(tb.Context(), c, tb.TempDir())
 	if err != nil {
-		missing(tb, err)
+		need.Missing(tb, "no S3 server: %v", err)
 	}
 	tb.Cleanup(func() {
 		s.Stop()
@@ -65,25 +65,6 @@ func Start(tb testing.TB) *Server {
 		}
 	})
 	return s
-}
-
-// missing ends a test that has no server.
-func missing(tb testing.TB, err error) {
-	tb.Helper()
-	if os.Getenv("CI") == "true" {
-		tb.Fatalf("no S3 server: %v", err)
-	}
-	line := fmt.Sprintf("SKIP %s: no S3 server: %v", tb.Name(), err)
-	// `go test` hides the output of what passes. Whoever runs it sets this file
-	// and shows it at the end.
-	if path := os.Getenv("BARISTA_TEST_SKIPS"); path != "" {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-		if err == nil {
-			fmt.Fprintln(f, line)
-			_ = f.Close()
-		}
-	}
-	tb.Skip(line)
 }
 
 func launch(ctx context.Context, c choice, dir string) (*Server, error) {
