@@ -56,8 +56,10 @@ type Runtime interface {
 	// Remove forgets a dead run, except its logs. An unknown one is no error.
 	Remove(ctx context.Context, instance string) error
 
-	// Watch calls changed with a run each time one of this driver ends, until
-	// ctx ends. Calls may repeat and may be lost across errors: List is the truth.
+	// Watch calls changed with each run that is dead when it begins, and then
+	// with each that ends, until ctx ends: a run that ends between a List and the
+	// Watch after it is not missed. Calls may repeat, and may be lost across
+	// errors: List is the truth.
 	Watch(ctx context.Context, changed func(runtime.Workload)) error
 
 	// Info describes the driver: its name, its isolation, what it proved it
