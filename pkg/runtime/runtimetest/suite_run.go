@@ -453,7 +453,7 @@ func testWatch(e *env) {
 		e.Error("a late watch was not told of a run that had ended before it")
 	}
 	cancel()
-	<-result
+	_ = <-result
 }
 
 func writeFile(t *testing.T, path string) {
