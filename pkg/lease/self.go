@@ -264,6 +264,9 @@ func (m *Machine) selfRead(obj bucket.Object, err error) {
 func (m *Machine) selfIdentify(obj bucket.Object, rec *fleet.Node) {
 	s := &m.self
 	switch {
+	case rec == nil && s.suspect:
+		// Whoever else lives under this identity will make its record anew.
+		m.watch(obj)
 	case rec == nil: // absent or unreadable: the same as fenced
 		m.raise()
 	case rec.Incarnation < s.id.Incarnation && s.rereads < staleRereads:
@@ -272,9 +275,7 @@ func (m *Machine) selfIdentify(obj bucket.Object, rec *fleet.Node) {
 	case rec.State != fleet.NodeLive || rec.Incarnation < s.id.Incarnation:
 		m.raise()
 	case s.suspect || !s.id.owns(rec.Incarnation, rec.Writer):
-		s.phase = selfWatching
-		s.watching, s.since, s.observed = obj.ETag, m.now, m.now
-		s.next = m.now.Add(m.watchEvery(rec))
+		m.watch(obj)
 	default:
 		// Our own registration: renew under the same incarnation. A restart
 		// that raised it would free every name while the workloads run. The
@@ -294,20 +295,34 @@ func (m *Machine) selfWatch(obj bucket.Object, rec *fleet.Node) {
 	s := &m.self
 	gap := m.now.Sub(s.observed) > 2*m.cfg.Heartbeat
 	s.observed = m.now
+	ttl := m.cfg.TTL
+	if rec != nil {
+		ttl = rec.TTL()
+	}
 	switch {
-	case rec == nil || rec.State != fleet.NodeLive:
+	case rec != nil && rec.State != fleet.NodeLive:
 		m.raise()
+	case obj.ETag != s.watching && rec == nil:
+		m.watch(obj) // removed or damaged under our eyes: its writer will tell
 	case obj.ETag != s.watching:
 		m.halt(fmt.Sprintf("another agent is renewing %s as writer %s: this data directory is a copy of one that is in use; "+
 			"remove it, or give this machine a data directory of its own", m.selfKey(), rec.Writer))
 	case gap:
 		s.since = m.now
-		s.next = m.now.Add(m.watchEvery(rec))
-	case m.now.Sub(s.since) >= ContenderWait(rec.TTL(), m.cfg.KillTime):
+		s.next = m.now.Add(m.watchEvery(ttl))
+	case m.now.Sub(s.since) >= ContenderWait(ttl, m.cfg.KillTime):
 		m.raise()
 	default:
-		s.next = m.now.Add(m.watchEvery(rec))
+		s.next = m.now.Add(m.watchEvery(ttl))
 	}
+}
+
+// watch begins to watch a version of the own record.
+func (m *Machine) watch(obj bucket.Object) {
+	s := &m.self
+	s.phase = selfWatching
+	s.watching, s.since, s.observed = obj.ETag, m.now, m.now
+	s.next = m.now.Add(m.watchEvery(m.cfg.TTL))
 }
 
 // selfVerify settles a renewal that was rejected or whose reply was lost.
@@ -338,9 +353,7 @@ func (m *Machine) selfVerify(rec *fleet.Node) {
 
 // watchEvery is how often a watched record is looked at: often enough to see one
 // beat of a writer with its TTL.
-func (m *Machine) watchEvery(rec *fleet.Node) time.Duration {
-	return min(m.cfg.Heartbeat, rec.TTL()/6)
-}
+func (m *Machine) watchEvery(ttl time.Duration) time.Duration { return min(m.cfg.Heartbeat, ttl/6) }
 
 // fenced drops everything that was held. The names are read again: some may be
 // taken already, the others are re-claimed after the next registration.
@@ -417,8 +430,7 @@ func (m *Machine) selfRaiseVerify(obj bucket.Object, rec *fleet.Node) {
 	case s.phase == selfRaising && rec.State == fleet.NodeLive:
 		// Written by a life before this one, landing late, or by a copy of this
 		// data directory. Only watching can tell.
-		s.phase = selfWatching
-		s.watching, s.since, s.observed = obj.ETag, m.now, m.now
+		m.watch(obj)
 	}
 }
 

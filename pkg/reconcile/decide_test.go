@@ -70,7 +70,7 @@ type tc struct {
 
 func (c tc) run(t *testing.T) {
 	t.Helper()
-	node, n := okNode(), Name{Name: "a", Known: Present, Desired: wanted(fleet.KindSession)}
+	node, n := okNode(), Name{Name: "a", Known: Present, Desired: wanted(fleet.KindSession), DesiredAt: boot}
 	if c.node != nil {
 		c.node(&node)
 	}

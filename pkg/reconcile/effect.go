@@ -41,8 +41,12 @@ type (
 	}
 	// RunChanged tells that a run ended, or is otherwise another than was known.
 	RunChanged struct{ Run runtime.Workload }
-	// Runs is everything that the runtime knows.
-	Runs struct{ Runs []runtime.Workload }
+	// Runs is everything that the runtime knew at some instant after Asked. What
+	// was learned of a run later than that is newer.
+	Runs struct {
+		Asked lease.Instant
+		Runs  []runtime.Workload
+	}
 	// Committed answers a Commit that has an Op.
 	Committed struct {
 		Op  uint64

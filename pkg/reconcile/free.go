@@ -69,6 +69,14 @@ func behind(node Node, n Name) Action {
 
 // candidate decides about a name that may be taken.
 func candidate(node Node, n Name) Action {
+	if n.View.Rec != nil && n.DesiredAt < n.View.Seen {
+		// What is known of the wish is older than the record. The name may have been
+		// deleted, or deleted and made again, and the record may be of the newer
+		// creation: taking it by the old wish would run old content again.
+		a := wait("its ownership record changed: whether it is still wanted is looked up first")
+		a.Look = true
+		return a
+	}
 	rec, spec, d := n.record(), n.spec(), n.Desired
 	lost := n.View.Claim == lease.ClaimInvalid
 	if d.State == fleet.DesiredDeleted {

@@ -365,10 +365,11 @@ func (l *Loop) watch(ctx context.Context) {
 }
 
 func (l *Loop) list(ctx context.Context) {
+	asked := l.Now()
 	runs, err := l.Runtime.List(ctx)
 	if err != nil {
 		l.Log.Warn("list of the runtime failed", KeyError, err)
 		return
 	}
-	l.send(ctx, Runs{Runs: runs})
+	l.send(ctx, Runs{Asked: asked, Runs: runs})
 }

@@ -88,6 +88,7 @@ type item struct {
 	desired *fleet.Desired
 	sync    desiredSync
 	runs    []runtime.Workload
+	noted   map[string]lease.Instant // when each of runs was last learned of
 	op      *operation
 
 	notBefore lease.Instant // no start before
@@ -206,7 +207,7 @@ func (m *Machine) Step(now lease.Instant, wall time.Time, in Input) []Effect {
 	case RunChanged:
 		m.runChanged(e.Run)
 	case Runs:
-		m.setRuns(e.Runs)
+		m.setRuns(e)
 	case Drain:
 		m.draining, m.leaving = e.On, e.On && e.Leave
 	}
@@ -237,7 +238,7 @@ func (m *Machine) start(e Start) {
 		maxSeen = max(maxSeen, o.Incarnation)
 	}
 	for _, r := range e.Runs {
-		m.item(r.Name).setRun(r)
+		m.item(r.Name).setRun(r, m.now)
 		m.recovering[r.Name] = true
 		m.lease(lease.Seen{Name: r.Name, Epoch: r.Epoch, Owned: !r.State.Dead()})
 		maxSeen = max(maxSeen, r.Incarnation)

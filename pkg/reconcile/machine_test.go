@@ -181,6 +181,31 @@ func TestDesiredWipedStopsNothing(t *testing.T) {
 	}
 }
 
+// A list of the runtime's that began before a start, and comes after it, does not
+// have the new run. It must not be started a second time for that.
+func TestOldListDoesNotUndoAStart(t *testing.T) {
+	w := newWorld(t)
+	a := w.node("n-a")
+	asked := w.now
+	w.want("s", fleet.KindSession)
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	a.inbox = append(a.inbox, Runs{Asked: asked})
+	a.settle()
+	run2(5*time.Second, a)
+	if a.starts != 1 || a.alive("s") != 1 {
+		t.Errorf("%d starts, %d alive; want one", a.starts, a.alive("s"))
+	}
+	// A list that began later is believed: the run is gone.
+	clear(a.runs)
+	a.inbox = append(a.inbox, Runs{Asked: w.now.Add(time.Millisecond)})
+	a.settle()
+	run2(10*time.Second, a)
+	if a.starts != 2 || a.alive("s") != 1 {
+		t.Errorf("%d starts, %d alive after the run was lost; want a second", a.starts, a.alive("s"))
+	}
+}
+
 // The protocol's promise: what a node costs does not depend on what it owns.
 func TestSteadyStateRequests(t *testing.T) {
 	cost := func(names int) map[string]bucket.Count {

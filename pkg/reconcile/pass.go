@@ -86,7 +86,7 @@ func (m *Machine) lossTimes() (due bool, killAt lease.Instant) {
 // those wait for their turn.
 func (m *Machine) decide(node Node, it *item) {
 	n := Name{
-		Name: it.name, Known: it.known, Desired: it.desired, View: m.own.Name(it.name),
+		Name: it.name, Known: it.known, Desired: it.desired, DesiredAt: it.sync.at, View: m.own.Name(it.name),
 		Runs: it.runs, NotBefore: it.notBefore, NoPause: it.noPause,
 	}
 	if it.op != nil {
@@ -103,6 +103,9 @@ func (m *Machine) decide(node Node, it *item) {
 	}
 	switch a.Kind {
 	case Wait:
+		if a.Look && !it.sync.reading(n.View.Seen) {
+			m.readDesired(it)
+		}
 		if a.Event != nil && a.Event.Type != it.told {
 			it.told = a.Event.Type
 			m.tell(*a.Event)
@@ -341,7 +344,7 @@ func (m *Machine) committed(e Committed) {
 	if !ok || it == nil || it.op == nil || it.op.id != e.Op || it.op.running {
 		return
 	}
-	n := Name{Name: name, Known: it.known, Desired: it.desired, View: m.own.Name(name), Runs: it.runs, NotBefore: it.notBefore, NoPause: it.noPause}
+	n := Name{Name: name, Known: it.known, Desired: it.desired, DesiredAt: it.sync.at, View: m.own.Name(name), Runs: it.runs, NotBefore: it.notBefore, NoPause: it.noPause}
 	again := Decide(m.view(), n)
 	if e.Err == nil && again.Kind == it.op.action.Kind && again.Op == it.op.kind && again.Instance == it.op.instance {
 		m.perform(it, n)
@@ -379,7 +382,7 @@ func (m *Machine) opDone(e OpDone) {
 	case op.kind == OpRemove && e.Err == nil:
 		it.dropRun(op.instance)
 	case e.Err == nil:
-		it.setRun(e.Run)
+		it.setRun(e.Run, m.now)
 	case op.kind == OpStart:
 		m.startFailed(it, op, e)
 	default:
@@ -409,7 +412,7 @@ func (m *Machine) startFailed(it *item, op *operation, e OpDone) {
 	}
 	it.setRun(runtime.Workload{Ref: ref, State: runtime.StateExited, Exit: &fleet.Exit{
 		Code: code, Reason: "could not start: " + e.Err.Error(), At: m.wall,
-	}})
+	}}, m.now)
 }
 
 // opFailed handles an operation that the runtime could not do. A pause that is
@@ -421,20 +424,23 @@ func (m *Machine) opFailed(it *item, op *operation, e OpDone) {
 }
 
 func (m *Machine) runChanged(r runtime.Workload) {
-	it := m.item(r.Name)
-	it.setRun(r)
+	m.item(r.Name).setRun(r, m.now)
 }
 
-// setRuns makes a whole list of the runtime's the view of what runs here.
-func (m *Machine) setRuns(runs []runtime.Workload) {
+// setRuns makes a whole list of the runtime's the view of what runs here, except
+// where something newer was learned while the list was on its way: a run that was
+// started since is not gone because an older list does not have it.
+func (m *Machine) setRuns(e Runs) {
 	seen := map[string]bool{}
-	for _, r := range runs {
+	for _, r := range e.Runs {
 		seen[r.Instance] = true
-		m.item(r.Name).setRun(r)
+		if it := m.item(r.Name); it.noted[r.Instance] < e.Asked {
+			it.setRun(r, m.now)
+		}
 	}
 	for _, it := range m.items {
 		for _, r := range slices.Clone(it.runs) {
-			if !seen[r.Instance] && it.op == nil {
+			if !seen[r.Instance] && it.op == nil && it.noted[r.Instance] < e.Asked {
 				it.dropRun(r.Instance)
 				m.dirty[it.name] = true
 			}
@@ -443,7 +449,11 @@ func (m *Machine) setRuns(runs []runtime.Workload) {
 }
 
 // setRun notes a run. What is dead stays dead: news may come out of order.
-func (it *item) setRun(r runtime.Workload) {
+func (it *item) setRun(r runtime.Workload, now lease.Instant) {
+	if it.noted == nil {
+		it.noted = map[string]lease.Instant{}
+	}
+	it.noted[r.Instance] = now
 	for i, old := range it.runs {
 		if old.Instance == r.Instance {
 			if !old.State.Dead() || r.State.Dead() {
@@ -456,5 +466,6 @@ func (it *item) setRun(r runtime.Workload) {
 }
 
 func (it *item) dropRun(instance string) {
+	delete(it.noted, instance)
 	it.runs = slices.DeleteFunc(it.runs, func(r runtime.Workload) bool { return r.Instance == instance })
 }

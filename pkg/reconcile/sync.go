@@ -76,9 +76,14 @@ type syncOp struct {
 // desiredSync is what is known of one desired record's version.
 type desiredSync struct {
 	etag bucket.ETag
-	op   uint64 // a read in flight
-	want bool   // another is due after it
+	op   uint64        // a read in flight
+	sent lease.Instant // when it was sent
+	at   lease.Instant // when the read that gave the current view was sent
+	want bool          // another is due after it
 }
+
+// reading reports a read on its way that was sent at t or later.
+func (d *desiredSync) reading(t lease.Instant) bool { return d.op != 0 && (d.sent >= t || d.want) }
 
 // Warn is an effect: something a person should see in the log.
 type Warn struct{ Message string }
@@ -371,7 +376,7 @@ func (m *Machine) readDesired(it *item) {
 		it.sync.want = true
 		return
 	}
-	it.sync.op = m.syncGet(syncBody, it.name, fleet.PrefixDesired+it.name, "")
+	it.sync.op, it.sync.sent = m.syncGet(syncBody, it.name, fleet.PrefixDesired+it.name, ""), m.now
 }
 
 func (m *Machine) gotDesired(name string, obj bucket.Object, err error) {
@@ -386,9 +391,9 @@ func (m *Machine) gotDesired(name string, obj bucket.Object, err error) {
 		m.sync.wanted, m.sync.notBefore = true, m.now.Add(m.cfg.Poll)
 		it.sync.etag = "" // read it at the next listing
 	case obj.Status == bucket.Absent:
-		it.known, it.sync.etag = Absent, ""
+		it.known, it.sync.etag, it.sync.at = Absent, "", it.sync.sent
 	default:
-		it.sync.etag = obj.ETag
+		it.sync.etag, it.sync.at = obj.ETag, it.sync.sent
 		d, err := fleet.DecodeDesired(name, obj.Body)
 		if err != nil {
 			it.known = Unreadable

@@ -52,9 +52,11 @@ type Name struct {
 	Name    string
 	Known   Known          // of Desired
 	Desired *fleet.Desired // the last readable version; kept when it is gone
-	View    lease.NameView // the ownership record, as the protocol judges it
-	Runs    []runtime.Workload
-	Op      OpKind // an operation in flight; 0: none
+	// DesiredAt is when the read that gave Known and Desired was sent.
+	DesiredAt lease.Instant
+	View      lease.NameView // the ownership record, as the protocol judges it
+	Runs      []runtime.Workload
+	Op        OpKind // an operation in flight; 0: none
 	// NotBefore is when the next start may be tried, by this node's clock.
 	NotBefore lease.Instant
 	NoPause   bool // the runtime said that it cannot pause this run
@@ -162,6 +164,7 @@ type Action struct {
 
 	Event *Event        // told when the action has succeeded
 	Until lease.Instant // Wait: when to look again; 0: when something changes
+	Look  bool          // Wait: the desired record must be read again first
 }
 
 // Event is something worth telling operators.
