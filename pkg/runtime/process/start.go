@@ -169,6 +169,11 @@ func (d *Driver) makeFiles(l *shim.Launch, req *runtime.StartRequest) error {
 	}
 	l.LogDir = dir
 	if g := d.group(l.Instance); g != "" {
+		if !d.host.shims.Exists() {
+			if err := d.makeGroups(); err != nil {
+				return err
+			}
+		}
 		if err := g.Create(); err != nil {
 			return err
 		}
