@@ -17,8 +17,13 @@ func decideHeld(node Node, n Name) Action {
 	if n.unwanted() {
 		return giveUp(n, alive, run, fleet.PhasePending, "deleted", EventDeleted, n.Desired.Intent.Seq)
 	}
+	var blocked *Action
 	if node.Draining && !(has && !alive && rec.Phase != fleet.PhaseBackoff && !rec.Phase.Parked()) {
-		return drain(node, n, alive, run) // a run that ended by itself is reported first
+		a := drain(node, n, alive, run) // a run that ended by itself is reported first
+		if a.Kind != Wait {
+			return a
+		}
+		blocked = &a // what operators ask of the name may unblock it
 	}
 	if alive && (run.Epoch != rec.Epoch || run.Incarnation != rec.Incarnation) {
 		// The token first: whatever goes on from here goes on under the new one.
@@ -36,6 +41,9 @@ func decideHeld(node Node, n Name) Action {
 	}
 	if n.alarmDue(node.Wall) {
 		return ring(node, n, run, alive)
+	}
+	if blocked != nil {
+		return *blocked
 	}
 	switch {
 	case has && run.State.Dead() && rec.Phase != fleet.PhaseBackoff && !rec.Phase.Parked():
@@ -253,6 +261,10 @@ func recordExit(node Node, n Name, run runtime.Workload) Action {
 			return a
 		}
 	}
+	if n.NoPause && n.ttlOver(node) {
+		// It was to be paused, and this runtime can only stop it.
+		return n.park(0, fleet.PhaseStopped, fleet.Snapshot{}, exit, "stopped when its time to live ran out: this runtime cannot pause it", EventDegraded)
+	}
 	if rec.Phase == fleet.PhasePaused {
 		// Nobody asked for it to run: it waits, without its memory, until somebody does.
 		return n.park(0, fleet.PhaseStopped, fleet.Snapshot{}, exit, "its paused memory was lost: "+how, EventDegraded)
@@ -282,6 +294,13 @@ func describeExit(e *fleet.Exit) string {
 	return fmt.Sprintf("exited with code %d", e.Code)
 }
 
+// ttlOver reports a session that has been active for as long as its spec allows.
+func (n *Name) ttlOver(node Node) bool {
+	spec := n.spec()
+	return spec.Kind == fleet.KindSession && spec.TTLSeconds > 0 &&
+		node.Wall.Sub(n.record().ActiveSince) >= time.Duration(spec.TTLSeconds)*time.Second
+}
+
 // tend looks after a run that is alive.
 func tend(node Node, n Name, run runtime.Workload) Action {
 	rec, spec := n.record(), n.spec()
@@ -303,7 +322,7 @@ func tend(node Node, n Name, run runtime.Workload) Action {
 		return n.stop(run, fmt.Sprintf("its spec changed to generation %d", n.Desired.Generation))
 	case spec.Kind == fleet.KindJob && spec.TimeoutMs > 0 && node.Wall.Sub(rec.Started) >= millis(spec.TimeoutMs):
 		return n.stop(run, fmt.Sprintf("it ran longer than its time-out of %v", millis(spec.TimeoutMs)))
-	case spec.Kind == fleet.KindSession && spec.TTLSeconds > 0 && node.Wall.Sub(rec.ActiveSince) >= time.Duration(spec.TTLSeconds)*time.Second:
+	case n.ttlOver(node):
 		return pause(node, n, run, true, 0, "paused when its time to live ran out")
 	}
 	return wait("runs")
