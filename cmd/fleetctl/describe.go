@@ -38,19 +38,11 @@ type describedJSON struct {
 }
 
 func (a *app) describe(ctx context.Context, cmd *cli.Command) error {
-	out, err := formatOf(cmd)
+	name, out, c, err := a.one(ctx, cmd)
 	if err != nil {
 		return err
 	}
-	names, err := a.names(cmd, 1, 1)
-	if err != nil {
-		return err
-	}
-	c, err := a.client(ctx, cmd)
-	if err != nil {
-		return err
-	}
-	v, err := c.Get(ctx, names[0])
+	v, err := c.Get(ctx, name)
 	if err != nil {
 		return err
 	}

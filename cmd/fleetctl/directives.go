@@ -49,15 +49,7 @@ func (a *app) drainCommand() *cli.Command {
 
 // direct writes what a node is asked for, and prints it.
 func (a *app) direct(ctx context.Context, cmd *cli.Command, change fleet.DirectiveChange, word string) (*fleet.NodeView, error) {
-	out, err := formatOf(cmd)
-	if err != nil {
-		return nil, err
-	}
-	args, err := a.names(cmd, 1, 1)
-	if err != nil {
-		return nil, err
-	}
-	c, err := a.client(ctx, cmd)
+	called, out, c, err := a.one(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +57,7 @@ func (a *app) direct(ctx context.Context, cmd *cli.Command, change fleet.Directi
 	if err != nil {
 		return nil, err
 	}
-	n, err := fleet.FindNode(nodes, args[0])
+	n, err := fleet.FindNode(nodes, called)
 	if err != nil {
 		return nil, err
 	}

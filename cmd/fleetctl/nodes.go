@@ -202,15 +202,7 @@ func pairsText(m map[string]string) string {
 }
 
 func (a *app) nodeDescribe(ctx context.Context, cmd *cli.Command) error {
-	out, err := formatOf(cmd)
-	if err != nil {
-		return err
-	}
-	args, err := a.names(cmd, 1, 1)
-	if err != nil {
-		return err
-	}
-	c, err := a.client(ctx, cmd)
+	called, out, c, err := a.one(ctx, cmd)
 	if err != nil {
 		return err
 	}
@@ -218,7 +210,7 @@ func (a *app) nodeDescribe(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	n, err := fleet.FindNode(f.Nodes, args[0])
+	n, err := fleet.FindNode(f.Nodes, called)
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,19 @@ func (a *app) client(ctx context.Context, cmd *cli.Command) (*fleet.Client, erro
 	return c, nil
 }
 
+// one reads the command line of a verb about one thing, and opens the fleet.
+func (a *app) one(ctx context.Context, cmd *cli.Command) (called string, out format, c *fleet.Client, err error) {
+	if out, err = formatOf(cmd); err != nil {
+		return "", "", nil, err
+	}
+	args, err := a.names(cmd, 1, 1)
+	if err != nil {
+		return "", "", nil, err
+	}
+	c, err = a.client(ctx, cmd)
+	return args[0], out, c, err
+}
+
 func (a *app) logger(cmd *cli.Command) *slog.Logger {
 	if !cmd.Bool(flagVerbose) {
 		return slog.New(slog.DiscardHandler)

@@ -30,19 +30,11 @@ type resolvedJSON struct {
 }
 
 func (a *app) resolve(ctx context.Context, cmd *cli.Command) error {
-	out, err := formatOf(cmd)
+	name, out, c, err := a.one(ctx, cmd)
 	if err != nil {
 		return err
 	}
-	names, err := a.names(cmd, 1, 1)
-	if err != nil {
-		return err
-	}
-	c, err := a.client(ctx, cmd)
-	if err != nil {
-		return err
-	}
-	r, err := c.Resolve(ctx, names[0])
+	r, err := c.Resolve(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -128,19 +128,11 @@ func limit(n int64) string {
 }
 
 func (a *app) tenantsSet(ctx context.Context, cmd *cli.Command) error {
-	out, err := formatOf(cmd)
+	id, out, c, err := a.one(ctx, cmd)
 	if err != nil {
 		return err
 	}
-	args, err := a.names(cmd, 1, 1)
-	if err != nil {
-		return err
-	}
-	c, err := a.client(ctx, cmd)
-	if err != nil {
-		return err
-	}
-	t, outcome, err := c.SetTenant(ctx, args[0], func(t *fleet.Tenant) {
+	t, outcome, err := c.SetTenant(ctx, id, func(t *fleet.Tenant) {
 		set(cmd, "tier", func(n string) { t.Tier = fleet.Tier(strings.ToLower(cmd.String(n))) })
 		set(cmd, "multiplier", func(n string) { t.Multiplier = cmd.Uint64(n) })
 		set(cmd, "cap", func(n string) { t.Cap = cmd.Int(n) })

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -93,7 +92,7 @@ func rawWrites(b *testing.B, n int) time.Duration {
 	body := make([]byte, 500) // about an ownership record
 	began := time.Now()
 	for i := range n {
-		if r := store.Put(context.Background(), fmt.Sprintf("sessions/s%05d", i), body, bucket.IfAbsent()); r.Outcome != bucket.Applied {
+		if r := store.Put(b.Context(), fmt.Sprintf("sessions/s%05d", i), body, bucket.IfAbsent()); r.Outcome != bucket.Applied {
 			b.Fatal(r.Err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/barista-fleet/barista/pkg/fleet"
 	"github.com/barista-fleet/barista/pkg/runtime/process"
@@ -45,6 +46,7 @@ func harness(cfg process.Config, pauseKind string) runtimetest.Harness {
 		Open: func(t *testing.T, dir string) (runtimetest.Driver, func()) {
 			cfg := cfg
 			cfg.Dir = filepath.Join(dir, "state")
+			cfg.LogStall = time.Minute // a loaded machine may take a while to write; what a stall costs is tested in package shim
 			d := open(t, cfg)
 			return d, func() {
 				if err := d.Close(); err != nil {

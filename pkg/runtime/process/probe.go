@@ -119,26 +119,36 @@ func (d *Driver) probeCgroup() error {
 }
 
 func (d *Driver) tryParent(top string) error {
-	if d.cfg.CgroupParent == "" {
-		if err := proctree.Group(top).Create(); err != nil {
-			return err
-		}
-	}
 	d.host.parent = proctree.Group(filepath.Join(top, dirHash(d.cfg.Dir)))
 	d.host.shims = proctree.Group(filepath.Join(string(d.host.parent), "shims"))
-	for _, g := range []proctree.Group{d.host.parent, d.host.shims} {
+	if err := d.makeGroups(); err != nil {
+		return err
+	}
+	if err := d.proveGroup(); err != nil {
+		return fmt.Errorf("tried in %s: %w", d.host.parent, err)
+	}
+	return nil
+}
+
+// makeGroups makes the groups in which runs have theirs, where they are not there.
+// Between two runs they are empty, and anything on the machine that tidies up
+// empty groups may have removed them.
+func (d *Driver) makeGroups() error {
+	top := proctree.Group(filepath.Dir(string(d.host.parent)))
+	groups := []proctree.Group{d.host.parent, d.host.shims}
+	if d.cfg.CgroupParent == "" {
+		groups = slices.Insert(groups, 0, top)
+	}
+	for _, g := range groups {
 		if err := g.Create(); err != nil {
 			return err
 		}
 	}
 	// Controllers are wanted, not needed: each that can be handed down is.
-	for _, g := range []proctree.Group{proctree.Group(filepath.Dir(top)), proctree.Group(top), d.host.parent} {
+	for _, g := range []proctree.Group{proctree.Group(filepath.Dir(string(top))), top, d.host.parent} {
 		for _, controller := range []string{"+memory", "+pids", "+cpu"} {
 			_ = g.Write("cgroup.subtree_control", controller)
 		}
-	}
-	if err := d.proveGroup(); err != nil {
-		return fmt.Errorf("tried in %s: %w", d.host.parent, err)
 	}
 	return nil
 }

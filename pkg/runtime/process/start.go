@@ -103,7 +103,7 @@ func (d *Driver) launch(r *run, req *runtime.StartRequest) (err error) {
 	l := &shim.Launch{
 		Protocol: shim.Protocol, Instance: r.instance, Tag: tag(r.instance),
 		Args: req.Spec.Command, Env: d.environ(req), Workdir: req.Spec.Workdir,
-		LogMaxBytes: d.cfg.LogBytes, LogMaxFiles: d.cfg.LogFiles,
+		LogMaxBytes: d.cfg.LogBytes, LogMaxFiles: d.cfg.LogFiles, LogStall: d.cfg.LogStall,
 	}
 	if req.StopOnLoss && d.cfg.LeaseFile != "" {
 		l.LeaseFile, l.Incarnation = d.cfg.LeaseFile, req.Incarnation
@@ -169,6 +169,11 @@ func (d *Driver) makeFiles(l *shim.Launch, req *runtime.StartRequest) error {
 	}
 	l.LogDir = dir
 	if g := d.group(l.Instance); g != "" {
+		if !d.host.shims.Exists() {
+			if err := d.makeGroups(); err != nil {
+				return err
+			}
+		}
 		if err := g.Create(); err != nil {
 			return err
 		}

@@ -72,6 +72,9 @@ type Launch struct {
 	LogDir      string `json:"log_dir"` // exists
 	LogMaxBytes int64  `json:"log_max_bytes"`
 	LogMaxFiles int    `json:"log_max_files"`
+	// LogStall is how long the workload waits for a disk that has stopped taking
+	// output, before output is dropped; 0: StallLimit.
+	LogStall time.Duration `json:"log_stall_ns,omitempty"`
 
 	// LeaseFile is set for a workload that must not outlive the node's lease: it
 	// is started only if the file allows it, under Incarnation, at that instant.

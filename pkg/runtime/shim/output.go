@@ -28,7 +28,7 @@ const (
 	// StallLimit is how long the workload waits, once, for a disk that has
 	// stopped taking output. From then on output is dropped until it takes
 	// some again. A disk that is merely slower than the workload slows it
-	// down: then nothing is lost.
+	// down: then nothing is lost. An agent may ask for another limit.
 	StallLimit = 100 * time.Millisecond
 	// drainLimit bounds what is still read once every process of the run is
 	// dead: the pipe's content, unless a stranger was handed its other end.
@@ -43,9 +43,10 @@ type chunk struct {
 }
 
 // output takes the workload's output from two pipes to a log. The readers
-// never wait for the disk longer than StallLimit.
+// never wait for the disk longer than the limit of a stall.
 type output struct {
 	log     *recorder
+	stall   time.Duration
 	queue   chan chunk
 	free    chan []byte
 	inUse   atomic.Int64 // buffers that exist
@@ -56,9 +57,10 @@ type output struct {
 	done    chan struct{}
 }
 
-func newOutput(segs *segments) *output {
+func newOutput(segs *segments, stall time.Duration) *output {
 	return &output{
 		log:   newRecorder(segs),
+		stall: stall,
 		queue: make(chan chunk, maxBuffers),
 		free:  make(chan []byte, keepBuffers),
 		done:  make(chan struct{}),
@@ -192,7 +194,7 @@ func (o *output) buffer() []byte {
 	}
 	o.inUse.Add(-1)
 	if !o.stalled.Load() {
-		t := time.NewTimer(StallLimit)
+		t := time.NewTimer(o.stall)
 		defer t.Stop()
 		select {
 		case b := <-o.free:

@@ -3,6 +3,7 @@
 package shim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -139,7 +140,7 @@ func start(dir string) (*shim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	s.out = newOutput(segs)
+	s.out = newOutput(segs, cmp.Or(l.LogStall, StallLimit))
 	s.state = &State{
 		Protocol: Protocol, Instance: l.Instance, Shim: self, Started: time.Now(),
 		Cgroup: l.Cgroup, Tag: l.Tag, LogDir: l.LogDir, Ref: l.Ref,
