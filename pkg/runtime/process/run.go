@@ -110,6 +110,13 @@ func (r *run) members() ([]proctree.Stat, error) {
 	return r.tree().Members()
 }
 
+// anyAlive reports whether a process of the run lives, and that one does where
+// that cannot be found out.
+func (r *run) anyAlive() bool {
+	members, err := r.members()
+	return err != nil || len(members) > 0
+}
+
 // paused reports how the run is paused, "" if it is not.
 func (r *run) paused() string {
 	if g := r.group(); g != "" {
@@ -183,7 +190,7 @@ func (d *Driver) adoptLocked(instance string) *run {
 	r.ref = d.readRef(instance, dir, r.state)
 	exit, exitErr := shim.ReadExit(dir)
 	_, stateErr := os.Stat(filepath.Join(dir, shim.FileState))
-	if !alive && exitErr != nil && errors.Is(stateErr, fs.ErrNotExist) {
+	if !alive && exitErr != nil && errors.Is(stateErr, fs.ErrNotExist) && !r.anyAlive() {
 		// Its shim was never started, or died before it could start anything.
 		d.log.Info("forget a run that was never started", "instance", instance, "name", r.ref.Name)
 		d.discard(r)
@@ -354,7 +361,7 @@ func (d *Driver) waitOrphan(r *run, readErr error) (*shim.Exit, error) {
 	}
 	exit := &shim.Exit{
 		Instance: r.instance, Lost: true, Reason: reason, Pid: st.Child.Pid,
-		Started: st.Started, Ended: time.Now(), CPUMsec: r.group().CPU().Milliseconds(),
+		Started: st.Started, Ended: time.Now().UTC().Round(0), CPUMsec: r.group().CPU().Milliseconds(),
 	}
 	if errors.Is(readErr, fs.ErrNotExist) {
 		if err := shim.WriteExit(r.dir, exit); err != nil {
