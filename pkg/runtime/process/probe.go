@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -130,25 +131,66 @@ func (d *Driver) tryParent(top string) error {
 	}
 	d.host.parent = proctree.Group(filepath.Join(top, dirHash(d.cfg.Dir)))
 	d.host.shims = proctree.Group(filepath.Join(string(d.host.parent), "shims"))
-	for _, g := range []proctree.Group{d.host.parent, d.host.shims} {
-		if err := g.Create(); err != nil {
-			return err
-		}
+	if err := d.makeGroups(); err != nil {
+		return err
 	}
-	// Controllers are wanted, not needed: each that can be handed down is.
-	for _, g := range []proctree.Group{proctree.Group(filepath.Dir(top)), proctree.Group(top), d.host.parent} {
-		for _, controller := range []string{"+memory", "+pids", "+cpu"} {
-			_ = g.Write("cgroup.subtree_control", controller)
-		}
-	}
+	d.sweepProbes()
 	if err := d.proveGroup(); err != nil {
 		return fmt.Errorf("tried in %s: %w", d.host.parent, err)
 	}
 	return nil
 }
 
+// makeGroups makes the groups that runs and shims live in. It is repeated before
+// each start, because another driver over the same directory removes them when
+// it is closed and they are empty.
+func (d *Driver) makeGroups() error {
+	if d.host.shims.Exists() {
+		return nil
+	}
+	for _, g := range []proctree.Group{d.host.parent, d.host.shims} {
+		if err := g.Create(); err != nil {
+			return err
+		}
+	}
+	// Controllers are wanted, not needed: each that can be handed down is.
+	top := proctree.Group(filepath.Dir(string(d.host.parent)))
+	for _, g := range []proctree.Group{proctree.Group(filepath.Dir(string(top))), top, d.host.parent} {
+		for _, controller := range []string{"+memory", "+pids", "+cpu"} {
+			_ = g.Write("cgroup.subtree_control", controller)
+		}
+	}
+	return nil
+}
+
+// sweepProbes removes the groups of probes whose agent was killed.
+func (d *Driver) sweepProbes() {
+	stale, _ := filepath.Glob(filepath.Join(string(d.host.parent), "probe-*")) // the pattern is a good one
+	for _, path := range stale {
+		if g := proctree.Group(path); g.Exists() {
+			_ = g.Remove() // refused while a process is in it: its agent lives
+		}
+	}
+}
+
+// dropGroups removes what makeGroups made if nothing lives in it.
+func (d *Driver) dropGroups() {
+	if d.host.parent == "" {
+		return
+	}
+	for _, g := range []proctree.Group{d.host.shims, d.host.parent} {
+		// Without recursion: that would take away groups that a start is
+		// about to use. What is in use refuses to go.
+		_ = os.Remove(string(g))
+	}
+}
+
 // proveGroup freezes and kills a throw-away process in a throw-away group.
 func (d *Driver) proveGroup() error {
+	// The kernel kills the process when the thread that started it ends: only
+	// so does an agent that is killed meanwhile leave nothing frozen behind.
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
 	g := proctree.Group(filepath.Join(string(d.host.parent), fmt.Sprintf("probe-%d-%d", os.Getpid(), time.Now().UnixNano())))
 	if err := g.Create(); err != nil {
 		return err
@@ -186,6 +228,8 @@ func (d *Driver) proveGroup() error {
 // probeStop proves that SIGSTOP and SIGKILL work on processes of ours, which
 // says above all that there is a shim that can be run.
 func (d *Driver) probeStop() error {
+	goruntime.LockOSThread() // as in proveGroup
+	defer goruntime.UnlockOSThread()
 	ctx, cancel := context.WithTimeout(d.ctx, probeTimeout)
 	defer cancel()
 	child, err := d.startProbe(ctx, "")
@@ -218,8 +262,8 @@ func (d *Driver) probeLimits() {
 	}
 }
 
-// probeChild is a throw-away process. It ends when its input does, which it
-// does at the latest with this process.
+// probeChild is a throw-away process. It ends when its input does, and with the
+// thread that started it.
 type probeChild struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -230,13 +274,14 @@ type probeChild struct {
 func (d *Driver) startProbe(ctx context.Context, g proctree.Group) (*probeChild, error) {
 	cmd := exec.Command(d.cfg.ShimPath, "probe")
 	cmd.Env = shimEnv
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if g != "" {
 		dir, err := os.Open(string(g))
 		if err != nil {
 			return nil, err
 		}
 		defer dir.Close()
-		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {

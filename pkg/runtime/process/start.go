@@ -168,7 +168,7 @@ func (d *Driver) makeFiles(l *shim.Launch, req *runtime.StartRequest) error {
 	}
 	l.LogDir = dir
 	if g := d.group(l.Instance); g != "" {
-		if err := g.Create(); err != nil {
+		if err := errors.Join(d.makeGroups(), g.Create()); err != nil {
 			return err
 		}
 		l.Cgroup = string(g)

@@ -245,7 +245,8 @@ func (s *shim) reap() *Exit {
 			exit.OOM = ws.Signal() == syscall.SIGKILL && proctree.Group(s.launch.Cgroup).OOMKills() > 0
 		}
 	}
-	exit.CPUMsec = cpu.Milliseconds()
+	// The group has counted also what was never reaped by anyone.
+	exit.CPUMsec = max(cpu, proctree.Group(s.launch.Cgroup).CPU()).Milliseconds()
 	return exit
 }
 
