@@ -40,6 +40,10 @@ func actAsAgent() (code int, ok bool) {
 	if text == "" {
 		return 0, false
 	}
+	if text == "hang" {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent ends
+		return 0, true
+	}
 	if err := runAgent(text); err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
 		return 1, true

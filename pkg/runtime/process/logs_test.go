@@ -86,6 +86,40 @@ func (m *machine) segments(name string) []string {
 	return found
 }
 
+// TestSlowFollower: a reader slower than the rotation is told of the gap and
+// goes on behind it; it never shows the wrong text as if nothing were missing.
+func TestSlowFollower(t *testing.T) {
+	m := newMachine(t, process.Config{LogBytes: smallSegment, LogFiles: 2})
+	m.openDriver()
+	w := m.start(request(t, "spin", 0, "-print-mb", "2", "-rate", "8"))
+	var out, errOut bytes.Buffer
+	waited := false
+	err := m.d.Logs(m.ctx, runtime.LogRequest{Name: "spin", Tail: -1, Follow: true, Stderr: &errOut, Stdout: writerFunc(func(p []byte) (int, error) {
+		if !waited {
+			waited = true
+			m.ended(w.Instance) // the reader sleeps through all that is written
+		}
+		return out.Write(p)
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(errOut.String(), "rotated away before they could be read") {
+		t.Errorf("the gap is not admitted: %q", errOut.String())
+	}
+	last := -1
+	for line := range strings.Lines(out.String()) {
+		n, err := strconv.Atoi(line[:10])
+		if err != nil || len(line) != 100 || n <= last {
+			t.Fatalf("line %q after number %d", line, last)
+		}
+		last = n
+	}
+	if last != 2*10_000-1 {
+		t.Errorf("the last line shown is number %d, want %d", last, 2*10_000-1)
+	}
+}
+
 // TestFollowFromTail: a follower that begins in the middle shows the last
 // lines and then all that come.
 func TestFollowFromTail(t *testing.T) {

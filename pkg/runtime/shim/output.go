@@ -248,6 +248,7 @@ func (o *output) release(buf []byte) {
 func (o *output) write() {
 	flush := time.NewTimer(PartialDelay)
 	flush.Stop()
+	armed := false
 	for {
 		select {
 		case c, ok := <-o.queue:
@@ -270,10 +271,14 @@ func (o *output) write() {
 			}
 			o.log.flush()
 			o.log.trim()
-			if o.log.unfinished() {
+			// Counted from when the line was left unfinished, whatever the
+			// other stream does.
+			if o.log.unfinished() && !armed {
 				flush.Reset(PartialDelay)
+				armed = true
 			}
 		case <-flush.C:
+			armed = false
 			o.log.flushPartial()
 		}
 	}
