@@ -142,7 +142,7 @@ func TestWait(t *testing.T) {
 // TestTree finds children, and orphans by their tag, and ends all.
 func TestTree(t *testing.T) {
 	const tag = "PROCTREE_TEST=one"
-	cmd, orphan := sleeper(t, "setsid sh -c 'setsid sleep 60 >/dev/null & echo $!' ; sleep 60 & read x", tag)
+	cmd, orphan := sleeper(t, "sleep 60 & setsid sh -c 'setsid sleep 60 >/dev/null & echo $!'; read x", tag)
 	pid, err := strconv.Atoi(orphan)
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func testGroup(t *testing.T) Group {
 
 func TestGroup(t *testing.T) {
 	g := testGroup(t)
-	cmd, _ := sleeper(t, "echo ready; read x; setsid sleep 60 & echo forked; read y")
+	cmd, _ := sleeper(t, "trap 'echo told' TERM; echo ready; read x")
 	if err := g.Write("cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
 		t.Fatal(err)
 	}
@@ -237,6 +237,15 @@ func TestGroup(t *testing.T) {
 	}
 	if !g.FreezeAsked() {
 		t.Error("a group that was told to freeze does not say so")
+	}
+	// It takes effect when the processes are next scheduled. Whoever must know
+	// watches EventsFile; here a look now and then will do.
+	for ctx := bounded(t); ; time.Sleep(time.Millisecond) {
+		if ev, err := g.Events(); err != nil || ctx.Err() != nil {
+			t.Fatalf("not frozen: %+v, %v", ev, err)
+		} else if ev.Frozen {
+			break
+		}
 	}
 	if err := g.Remove(); err == nil {
 		t.Error("a group with a process was removed")

@@ -43,7 +43,7 @@ type line struct {
 }
 
 func newRecorder(segs *segments) *recorder {
-	return &recorder{segs: segs, write: segs.write, limit: int(min(batchSize, segs.maxBytes/2))}
+	return &recorder{segs: segs, write: segs.write, limit: int(min(batchSize, segs.maxBytes/4))}
 }
 
 // add records text of a stream.
