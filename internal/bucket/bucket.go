@@ -137,6 +137,21 @@ func (c Condition) Validate() error {
 	return nil
 }
 
+// Holds reports whether the condition holds for an object with this ETag;
+// "" stands for an absent one.
+func (c Condition) Holds(stored ETag) bool {
+	switch c.kind {
+	case condAlways:
+		return true
+	case condAbsent:
+		return stored == ""
+	case condMatch:
+		return stored != "" && stored == c.etag
+	default:
+		return false
+	}
+}
+
 func (c Condition) String() string {
 	switch c.kind {
 	case condAbsent:
@@ -193,7 +208,8 @@ func (r PutResult) Conflict() bool {
 var (
 	// ErrCondition: a conditional write met another version of the object.
 	ErrCondition = errors.New("condition not met")
-	// ErrThrottled: the store asked to slow down; the request was not applied.
+	// ErrThrottled: the store asked to slow down. Whether a Put was applied all
+	// the same is in its outcome, as ever.
 	ErrThrottled = errors.New("throttled")
 	// ErrDenied: the credentials do not allow the request.
 	ErrDenied = errors.New("access denied")

@@ -11,6 +11,9 @@ const MaxName = 63
 // NameRule is the rule that CheckName enforces, in words for people.
 const NameRule = "a name has 1 to 63 of the characters a-z 0-9 . _ - and begins and ends with a letter or digit"
 
+// patternName is NameRule as a regular expression, but for the length.
+const patternName = `^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`
+
 // NameError is a name that breaks NameRule.
 type NameError struct{ Name string }
 

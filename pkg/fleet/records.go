@@ -47,7 +47,7 @@ func (h Head) check() error {
 	case h.Schema <= 0:
 		return errors.New("no schema number")
 	case h.Schema > Schema:
-		return fmt.Errorf("schema %d is newer than this program's %d: upgrade it", h.Schema, Schema)
+		return fmt.Errorf("schema %d, this program knows %d: %w", h.Schema, Schema, ErrNewerSchema)
 	}
 	return nil
 }
@@ -142,6 +142,8 @@ type Capacity struct {
 	MaxSessions int            `json:"max_sessions,omitzero"`
 	Sessions    int            `json:"sessions,omitzero"` // running now
 	Jobs        int            `json:"jobs,omitzero"`     // running now
+
+	Unknown jsontext.Value `json:",embed"`
 }
 
 // DesiredState says whether a name should exist.
@@ -173,12 +175,16 @@ type Intent struct {
 	Seq   uint64 `json:"seq"`
 	Verb  Verb   `json:"verb"`
 	Epoch uint64 `json:"epoch,omitzero"` // for evict: the epoch it is meant for
+
+	Unknown jsontext.Value `json:",embed"`
 }
 
 // Alarm is the one alarm a name can have. Its own Seq lets it be re-armed.
 type Alarm struct {
 	Seq uint64    `json:"seq"`
 	At  time.Time `json:"at,omitzero"` // zero: cleared
+
+	Unknown jsontext.Value `json:",embed"`
 }
 
 // Desired is desired/<name>: what operators want.
@@ -219,8 +225,9 @@ func (p Phase) Done() bool {
 	switch p {
 	case PhaseCompleted, PhaseFailed, PhaseCancelled, PhaseTimedOut:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // Parked reports a phase that is realised without a running workload: nothing
@@ -236,9 +243,12 @@ type Exit struct {
 	Reason  string    `json:"reason,omitempty"`
 	At      time.Time `json:"at,omitzero"` // the owner's wall clock, for people
 	CPUMsec int64     `json:"cpu_ms,omitzero"`
+
+	Unknown jsontext.Value `json:",embed"`
 }
 
 // Lineage names the memory a snapshot descends from: a cold boot of uid at epoch.
+// It is an identity, compared with ==, and closed: it never gains a field.
 type Lineage struct {
 	UID   string `json:"uid"`
 	Epoch uint64 `json:"epoch"`
@@ -250,6 +260,8 @@ type Snapshot struct {
 	Node    string    `json:"node"`
 	Lineage Lineage   `json:"lineage"`
 	Since   time.Time `json:"since,omitzero"`
+
+	Unknown jsontext.Value `json:",embed"`
 }
 
 // Session is sessions/<name>: who owns the name, and since which epoch. It is
@@ -276,8 +288,14 @@ type Session struct {
 	Seen       uint64 `json:"seen,omitzero"`    // the last intent carried out
 	WakeSeen   uint64 `json:"wake_seen,omitzero"`
 	Instance   string `json:"instance,omitempty"` // the workload's id on its node
-	LastNode   string `json:"last_node,omitempty"`
-	LastName   string `json:"last_name,omitempty"` // LastNode's name, for people
+	// Started is when the current or last run began, and ActiveSince when it last
+	// began or was resumed, both by the owner's wall clock: time-outs and TTLs
+	// count from them, ownership never does.
+	Started     time.Time `json:"started,omitzero"`
+	ActiveSince time.Time `json:"active_since,omitzero"`
+
+	LastNode string `json:"last_node,omitempty"`
+	LastName string `json:"last_name,omitempty"` // LastNode's name, for people
 
 	Lineage  Lineage  `json:"lineage,omitzero"`
 	Snapshot Snapshot `json:"snapshot,omitzero"`

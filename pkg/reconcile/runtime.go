@@ -14,6 +14,9 @@ var (
 	ErrNoInstance = errors.New("no such instance")
 	// ErrUnsupported: this driver, or this host, cannot do it.
 	ErrUnsupported = errors.New("not supported by this runtime")
+	// ErrLapsed: the node's lease did not allow the start any more when it came
+	// to it. Nothing was started, and it is no failure of the name's.
+	ErrLapsed = errors.New("lease lapsed before the start")
 	// ErrSpec: the spec itself can never start here (missing program, bad
 	// digest, forbidden mount); trying again on this node is useless.
 	ErrSpec = errors.New("spec cannot run here")
@@ -53,8 +56,10 @@ type Runtime interface {
 	// Remove forgets a dead run, except its logs. An unknown one is no error.
 	Remove(ctx context.Context, instance string) error
 
-	// Watch calls changed with a run each time one of this driver ends, until
-	// ctx ends. Calls may repeat and may be lost across errors: List is the truth.
+	// Watch calls changed with each run that is dead when it begins, and then
+	// with each that ends, until ctx ends: a run that ends between a List and the
+	// Watch after it is not missed. Calls may repeat, and may be lost across
+	// errors: List is the truth.
 	Watch(ctx context.Context, changed func(runtime.Workload)) error
 
 	// Info describes the driver: its name, its isolation, what it proved it

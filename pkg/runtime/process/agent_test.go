@@ -153,7 +153,7 @@ func requestSpec(name string, attempt int, spec fleet.Spec) runtime.StartRequest
 const patience = 20 * time.Second
 
 func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	t.Cleanup(cancel)
 	return ctx
 }

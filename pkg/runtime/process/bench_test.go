@@ -29,13 +29,13 @@ func benchDriver(b *testing.B) (d *process.Driver, dir string) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		// Not b's context: that has ended.
-		list, err := d.List(context.Background())
+		ctx := context.WithoutCancel(b.Context())
+		list, err := d.List(ctx)
 		if err != nil {
 			b.Error(err)
 		}
 		for _, w := range list {
-			if _, err := d.Stop(context.Background(), w.Instance, 0); err != nil {
+			if _, err := d.Stop(ctx, w.Instance, 0); err != nil {
 				b.Error(err)
 			}
 		}

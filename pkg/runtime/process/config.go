@@ -52,8 +52,15 @@ type Config struct {
 	// hierarchy, else below the agent's own group.
 	CgroupParent string
 
-	LogBytes     int64 // size of one log segment
-	LogFiles     int   // segments kept of a run
+	// LeaseFile is what the agent publishes of its lease. A run with StopOnLoss
+	// starts only while it allows it; empty: nothing is asked.
+	LeaseFile string
+
+	LogBytes int64 // size of one log segment
+	LogFiles int   // segments kept of a run
+	// LogStall is how long a workload waits for a disk that takes no output before
+	// output is dropped; 0 leaves it to the shim, which is impatient.
+	LogStall     time.Duration
 	KeepRuns     int
 	KeepNames    int
 	StartTimeout time.Duration
@@ -107,6 +114,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("process runtime: %d log segments a run: with fewer than 2 a rotation loses everything", c.LogFiles)
 	case c.KeepRuns < 1, c.KeepNames < 1:
 		return errors.New("process runtime: the output of at least one run and one name must be kept")
+	case c.LogStall < 0:
+		return errors.New("process runtime: negative patience with the disk of the logs")
 	case c.StartTimeout < 0:
 		return errors.New("process runtime: negative start time-out")
 	}

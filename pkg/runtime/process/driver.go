@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/barista-fleet/barista/pkg/reconcile"
 	"github.com/barista-fleet/barista/pkg/runtime"
@@ -113,9 +112,11 @@ func (d *Driver) makeDirs() error {
 	return nil
 }
 
-func (d *Driver) runDir(instance string) string   { return filepath.Join(d.cfg.Dir, "runs", instance) }
+func (d *Driver) runDir(instance string) string { return filepath.Join(d.cfg.Dir, "runs", instance) }
+
 func (d *Driver) shareDir(instance string) string { return filepath.Join(d.cfg.Dir, "share", instance) }
-func (d *Driver) workDir(instance string) string  { return filepath.Join(d.cfg.Dir, "work", instance) }
+
+func (d *Driver) workDir(instance string) string { return filepath.Join(d.cfg.Dir, "work", instance) }
 
 // group returns the cgroup that a run of this driver has, if it has one.
 func (d *Driver) group(instance string) proctree.Group {
@@ -238,9 +239,4 @@ func (d *Driver) sweep() {
 			}
 		}
 	}
-}
-
-// elapsed is for log lines.
-func elapsed(since time.Time) slog.Attr {
-	return slog.Int64("elapsed_ms", time.Since(since).Milliseconds())
 }

@@ -5,6 +5,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -86,9 +87,7 @@ func (d *Driver) environ(req *runtime.StartRequest) []string {
 		"HOME":   work,
 		"TMPDIR": filepath.Join(work, "tmp"),
 	}
-	for k, v := range req.Spec.Env {
-		env[k] = v
-	}
+	maps.Copy(env, req.Spec.Env)
 	env["BARISTA_NAME"] = req.Name
 	env["BARISTA_UID"] = req.UID
 	env["BARISTA_NODE"] = req.NodeID

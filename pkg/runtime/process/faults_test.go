@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"syscall"
 	"testing"
 	"time"
@@ -131,7 +132,7 @@ func TestShimKilled(t *testing.T) {
 			}
 			m.closeDriver()
 			m.openDriver()
-			if again := m.get(w.Instance); again.State != runtime.StateLost || *again.Exit != *got.Exit {
+			if again := m.get(w.Instance); again.State != runtime.StateLost || !reflect.DeepEqual(again.Exit, got.Exit) {
 				t.Errorf("lost run after a restart: %s %+v, was %+v", again.State, again.Exit, got.Exit)
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/barista-fleet/barista/pkg/reconcile"
 	"github.com/barista-fleet/barista/pkg/runtime"
 	"github.com/barista-fleet/barista/pkg/runtime/process"
+	"github.com/barista-fleet/barista/test/need"
 )
 
 const smallSegment = 64 << 10
@@ -261,7 +262,7 @@ func mountTmpfs(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		missing(t, "the right to mount a tmpfs (run the tests as root)", err)
+		need.Missing(t, "no right to mount a tmpfs (run the tests as root): %v", err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {

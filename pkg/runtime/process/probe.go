@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -44,12 +45,7 @@ type host struct {
 }
 
 func (h *host) can(capability string) bool {
-	for _, c := range h.caps {
-		if c == capability {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(h.caps, capability)
 }
 
 func (h *host) note(format string, args ...any) {
@@ -124,11 +120,6 @@ func (d *Driver) probeCgroup() error {
 }
 
 func (d *Driver) tryParent(top string) error {
-	if d.cfg.CgroupParent == "" {
-		if err := proctree.Group(top).Create(); err != nil {
-			return err
-		}
-	}
 	d.host.parent = proctree.Group(filepath.Join(top, dirHash(d.cfg.Dir)))
 	d.host.shims = proctree.Group(filepath.Join(string(d.host.parent), "shims"))
 	if err := d.makeGroups(); err != nil {
@@ -141,20 +132,24 @@ func (d *Driver) tryParent(top string) error {
 	return nil
 }
 
-// makeGroups makes the groups that runs and shims live in. It is repeated before
-// each start, because another driver over the same directory removes them when
-// it is closed and they are empty.
+// makeGroups makes the groups in which runs have theirs, where they are not there.
+// Between two runs they are empty: another driver over the same directory takes
+// them away when it is closed, and so may anything that tidies up the machine.
 func (d *Driver) makeGroups() error {
 	if d.host.shims.Exists() {
 		return nil
 	}
-	for _, g := range []proctree.Group{d.host.parent, d.host.shims} {
+	top := proctree.Group(filepath.Dir(string(d.host.parent)))
+	groups := []proctree.Group{d.host.parent, d.host.shims}
+	if d.cfg.CgroupParent == "" {
+		groups = slices.Insert(groups, 0, top)
+	}
+	for _, g := range groups {
 		if err := g.Create(); err != nil {
 			return err
 		}
 	}
 	// Controllers are wanted, not needed: each that can be handed down is.
-	top := proctree.Group(filepath.Dir(string(d.host.parent)))
 	for _, g := range []proctree.Group{proctree.Group(filepath.Dir(string(top))), top, d.host.parent} {
 		for _, controller := range []string{"+memory", "+pids", "+cpu"} {
 			_ = g.Write("cgroup.subtree_control", controller)
@@ -201,7 +196,7 @@ func (d *Driver) proveGroup() error {
 	if err != nil {
 		return errors.Join(err, g.Remove())
 	}
-	defer g.Remove() // empty by then, or Kill has failed and said so
+	defer func() { _ = g.Remove() }() // empty by then, or Kill has failed and said so
 	defer child.end()
 	if err := g.SetFrozen(true); err != nil {
 		return err
@@ -295,7 +290,7 @@ func (d *Driver) startProbe(ctx context.Context, g proctree.Group) (*probeChild,
 		return nil, fmt.Errorf("start %s: %w", d.cfg.ShimPath, err)
 	}
 	c := &probeChild{cmd: cmd, stdin: in}
-	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

@@ -98,11 +98,9 @@ func (d *Driver) startOnce(req runtime.StartRequest) (*run, error) {
 	r := newRun(req.Instance, d.runDir(req.Instance))
 	r.ref = req.Ref
 	d.runs[req.Instance] = r
-	d.wg.Add(1)
-	go func() {
-		defer d.wg.Done()
+	d.wg.Go(func() {
 		d.begin(r, &req)
-	}()
+	})
 	return r, nil
 }
 
@@ -119,7 +117,7 @@ func (d *Driver) begin(r *run, req *runtime.StartRequest) {
 		return
 	}
 	d.log.Info("run started", "instance", r.instance, "name", req.Name, "epoch", req.Epoch,
-		"pid", r.shimState().Child.Pid, elapsed(since))
+		"pid", r.shimState().Child.Pid, "elapsed_ms", time.Since(since).Milliseconds())
 	close(r.started)
 	d.wg.Add(1)
 	go d.monitor(r)
@@ -133,7 +131,10 @@ func (d *Driver) launch(r *run, req *runtime.StartRequest) (err error) {
 	l := &shim.Launch{
 		Protocol: shim.Protocol, Instance: r.instance, Tag: tag(r.instance),
 		Args: req.Spec.Command, Env: d.environ(req), Workdir: req.Spec.Workdir,
-		LogMaxBytes: d.cfg.LogBytes, LogMaxFiles: d.cfg.LogFiles,
+		LogMaxBytes: d.cfg.LogBytes, LogMaxFiles: d.cfg.LogFiles, LogStall: d.cfg.LogStall,
+	}
+	if req.StopOnLoss && d.cfg.LeaseFile != "" {
+		l.LeaseFile, l.Incarnation = d.cfg.LeaseFile, req.Incarnation
 	}
 	if l.Workdir == "" {
 		l.Workdir = d.workDir(r.instance)
@@ -315,6 +316,8 @@ func (d *Driver) runShim(r *run, lock *os.File) error {
 	case word == shim.AnswerOK:
 		r.shimState()
 		return nil
+	case word == shim.AnswerOver:
+		return fmt.Errorf("%w: %s", reconcile.ErrLapsed, text)
 	case word == shim.AnswerSpec:
 		return fmt.Errorf("%w: %s", reconcile.ErrSpec, text)
 	case word == shim.AnswerError:

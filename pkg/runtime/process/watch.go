@@ -16,9 +16,10 @@ type watcher struct {
 	ready   chan struct{} // receives after pending has grown
 }
 
-// Watch calls changed with each run that ends until ctx does. The calls come
-// from one goroutine, one after the other; a slow one delays nothing but those
-// after it.
+// Watch calls changed with each run that has ended when it begins, and then with
+// each that ends until ctx does: whoever lists first and watches then misses none.
+// The calls come from one goroutine, one after the other; a slow one delays
+// nothing but those after it.
 func (d *Driver) Watch(ctx context.Context, changed func(runtime.Workload)) error {
 	w := &watcher{ready: make(chan struct{}, 1)}
 	d.mu.Lock()
@@ -27,6 +28,14 @@ func (d *Driver) Watch(ctx context.Context, changed func(runtime.Workload)) erro
 		return ErrClosed
 	}
 	d.watchers[w] = struct{}{}
+	for _, r := range d.runs {
+		if r.hasEnded() {
+			w.pending = append(w.pending, r)
+		}
+	}
+	if len(w.pending) > 0 {
+		w.ready <- struct{}{} // has room: nobody else knows it yet
+	}
 	d.mu.Unlock()
 	defer func() {
 		d.mu.Lock()

@@ -79,7 +79,7 @@ func (h *Handle) Wait(ctx context.Context) error {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		h.f.SetReadDeadline(time.Unix(1, 0)) // makes the wait below return
+		_ = h.f.SetReadDeadline(time.Unix(1, 0)) // makes the wait below return
 	})
 	defer stop()
 	err = rc.Read(readable)

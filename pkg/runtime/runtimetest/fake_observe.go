@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/barista-fleet/barista/pkg/reconcile"
 	"github.com/barista-fleet/barista/pkg/runtime"
@@ -17,6 +18,15 @@ func (f *Fake) Watch(ctx context.Context, changed func(runtime.Workload)) error 
 	w := &fakeWatch{ready: make(chan struct{}, 1)}
 	f.mu.Lock()
 	f.watchers[w] = struct{}{}
+	for instance, r := range f.runs {
+		if r.w.State.Dead() {
+			w.pending = append(w.pending, instance)
+		}
+	}
+	slices.Sort(w.pending)
+	if len(w.pending) > 0 {
+		w.ready <- struct{}{} // has room: nobody else knows it yet
+	}
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()

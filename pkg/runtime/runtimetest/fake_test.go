@@ -81,7 +81,7 @@ func TestFakeScript(t *testing.T) {
 		if len(f.Alive("job")) != 1 {
 			t.Error("the job ended too early: its pause was counted")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		w, err := f.Stop(ctx, job.Instance, time.Second)
 		if err != nil || w.Exit == nil || w.Exit.Code != 3 || w.Exit.CPUMsec != 5000 {

@@ -111,7 +111,7 @@ type env struct {
 }
 
 func newEnv(t *testing.T, h Harness) *env {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*patience) // cancelled after the clean-up
 	e := &env{T: t, h: h, ctx: ctx, dir: t.TempDir(), shared: t.TempDir()}
 	e.d, e.close = h.Open(t, e.dir)
 	t.Cleanup(func() {

@@ -188,6 +188,25 @@ func testWatch(e *env) {
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		e.Errorf("watch returned %v", err)
 	}
+
+	// A watch that begins late tells of what ended before it: an agent lists, and
+	// watches then.
+	ctx, cancel = context.WithCancel(e.ctx)
+	defer cancel()
+	late := make(chan runtime.Workload, 64)
+	go func() { result <- e.d.Watch(ctx, func(w runtime.Workload) { late <- w }) }()
+	select {
+	case got := <-late:
+		if got.Instance != w.Instance || got.Exit == nil || got.Exit.Code != 3 {
+			e.Errorf("a late watch told of %+v", got)
+		}
+	case <-time.After(patience):
+		e.Error("a late watch was not told of a run that had ended before it")
+	}
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		e.Errorf("the late watch returned %v", err)
+	}
 }
 
 func writeFile(t *testing.T, path string) {

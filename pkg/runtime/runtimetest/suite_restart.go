@@ -21,10 +21,7 @@ func touch(path string) error { return os.WriteFile(path, nil, 0o666) }
 func (e *env) epochFile(instance string) string {
 	e.Helper()
 	w, _ := e.get(instance)
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", w.Pid))
-	if err != nil {
-		e.Fatal(err)
-	}
+	b := e.environ(w.Pid)
 	for entry := range strings.SplitSeq(string(b), "\x00") {
 		if path, ok := strings.CutPrefix(entry, "BARISTA_EPOCH_FILE="); ok {
 			// Through the process's own root, which may be an image's.
@@ -37,6 +34,22 @@ func (e *env) epochFile(instance string) string {
 	}
 	e.Fatalf("no BARISTA_EPOCH_FILE in the environment of process %d", w.Pid)
 	return ""
+}
+
+// environ waits until a process that was just started has its environment: for an
+// instant of its exec the kernel shows none.
+func (e *env) environ(pid int) []byte {
+	e.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil {
+			e.Fatal(err)
+		}
+		if len(b) > 0 || time.Now().After(deadline) {
+			return b
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // testAdoption: a new driver object finds what the old one has started.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"syscall"
 	"time"
@@ -87,7 +88,7 @@ func testStartIdempotent(e *env) {
 	first := e.stop(req.Instance, patience)
 	// Also a dead run is not started again, and says how it ended.
 	again, err := e.d.Start(e.ctx, req)
-	if err != nil || again.State != first.State || again.Exit == nil || *again.Exit != *first.Exit {
+	if err != nil || again.State != first.State || again.Exit == nil || !reflect.DeepEqual(again.Exit, first.Exit) {
 		e.Errorf("start of a dead run: %+v, %v; want %+v", again, err, first)
 	}
 	if got := e.lines(history); len(got) != 2 {
@@ -189,7 +190,13 @@ func testStopTree(e *env) {
 		w := e.start("family", "-grandchild", "-ignore-term", "-for", "-1s", "-tick", "5ms", "-counter", counter)
 		e.waitOutput(w, "grandchild ")
 		e.waitCount(counter, 3)
-		if pids := e.h.Processes(e.T, e.d, w.Instance); len(pids) != 2 {
+		// The process between them has said its word before it is quite gone.
+		pids := e.h.Processes(e.T, e.d, w.Instance)
+		for deadline := time.Now().Add(patience); len(pids) != 2 && time.Now().Before(deadline); {
+			time.Sleep(5 * time.Millisecond)
+			pids = e.h.Processes(e.T, e.d, w.Instance)
+		}
+		if len(pids) != 2 {
 			e.Errorf("run has processes %v, want itself and its grandchild", pids)
 		}
 		e.stop(w.Instance, grace)
@@ -217,7 +224,7 @@ func testStopIdempotent(e *env) {
 	w := e.start("twice", "-exit", "6")
 	w = e.ended(w.Instance)
 	for range 2 {
-		if again := e.stop(w.Instance, time.Second); *again.Exit != *w.Exit {
+		if again := e.stop(w.Instance, time.Second); !reflect.DeepEqual(again.Exit, w.Exit) {
 			e.Errorf("stop of a dead run changed its exit from %+v to %+v", w.Exit, again.Exit)
 		}
 	}

@@ -42,6 +42,7 @@ const (
 	AnswerOK    = "ok"
 	AnswerSpec  = "spec"
 	AnswerError = "error"
+	AnswerOver  = "over" // the node's lease does not allow the start
 )
 
 // exitBlock is the size of exit.pre: one block of every file system in use, and
@@ -71,6 +72,14 @@ type Launch struct {
 	LogDir      string `json:"log_dir"` // exists
 	LogMaxBytes int64  `json:"log_max_bytes"`
 	LogMaxFiles int    `json:"log_max_files"`
+	// LogStall is how long the workload waits for a disk that has stopped taking
+	// output, before output is dropped; 0: StallLimit.
+	LogStall time.Duration `json:"log_stall_ns,omitempty"`
+
+	// LeaseFile is set for a workload that must not outlive the node's lease: it
+	// is started only if the file allows it, under Incarnation, at that instant.
+	LeaseFile   string `json:"lease_file,omitempty"`
+	Incarnation uint64 `json:"incarnation,omitempty"`
 
 	// Ref is the agent's; the shim copies it into State, so that a damaged
 	// file of the agent does not leave a run nameless.

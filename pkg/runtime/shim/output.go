@@ -27,7 +27,7 @@ const (
 
 	// StallLimit is how long the workload may have to wait, once, for a disk
 	// that has stopped taking output; then output is dropped until it takes
-	// some again.
+	// some again. An agent may ask for another limit.
 	StallLimit = 100 * time.Millisecond
 	// MinRate, in bytes a second, is below what a slow disk does not slow the
 	// workload down: what it does not take then is dropped. Above it nothing
@@ -59,12 +59,13 @@ type output struct {
 	done    chan struct{}
 }
 
-func newOutput(segs *segments) *output {
+func newOutput(segs *segments, stall time.Duration) *output {
 	return &output{
-		log:   newRecorder(segs),
-		queue: make(chan chunk, maxBuffers),
-		free:  make(chan []byte, keepBuffers),
-		done:  make(chan struct{}),
+		log:    newRecorder(segs),
+		credit: credit{limit: stall},
+		queue:  make(chan chunk, maxBuffers),
+		free:   make(chan []byte, keepBuffers),
+		done:   make(chan struct{}),
 	}
 }
 
@@ -82,11 +83,9 @@ func (o *output) pipe(s Stream) (w *os.File, err error) {
 	}
 	r := os.NewFile(uintptr(fds[0]), streamNames[s])
 	o.pipes = append(o.pipes, r)
-	o.readers.Add(1)
-	go func() {
-		defer o.readers.Done()
+	o.readers.Go(func() {
 		o.read(s, r)
-	}()
+	})
 	return os.NewFile(uintptr(fds[1]), streamNames[s]), nil
 }
 
@@ -103,7 +102,7 @@ func (o *output) start() {
 // but no longer than limit.
 func (o *output) finish(limit time.Duration) {
 	for _, r := range o.pipes {
-		r.SetReadDeadline(time.Unix(1, 0)) // the reader goes on to drain
+		_ = r.SetReadDeadline(time.Unix(1, 0)) // the reader goes on to drain
 	}
 	go func() {
 		o.readers.Wait()
@@ -129,7 +128,7 @@ func (o *output) read(s Stream, r *os.File) {
 		err := rc.Read(func(fd uintptr) bool {
 			buf = o.buffer()
 			n, rerr = readInto(int(fd), buf)
-			if rerr != syscall.EAGAIN {
+			if !errors.Is(rerr, syscall.EAGAIN) {
 				return true
 			}
 			o.release(buf)
@@ -188,10 +187,11 @@ func readInto(fd int, buf []byte) (int, error) {
 // credit is how long the workload may still be kept waiting. It is earned with
 // output that was taken, at MinRate, so that waiting never adds up to more.
 type credit struct {
-	spent atomic.Int64 // of StallLimit, in nanoseconds
+	limit time.Duration
+	spent atomic.Int64 // of limit, in nanoseconds
 }
 
-func (c *credit) left() time.Duration { return StallLimit - time.Duration(c.spent.Load()) }
+func (c *credit) left() time.Duration { return c.limit - time.Duration(c.spent.Load()) }
 
 func (c *credit) spend(d time.Duration) { c.spent.Add(int64(d)) }
 

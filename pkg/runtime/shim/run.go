@@ -3,6 +3,7 @@
 package shim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/barista-fleet/barista/pkg/runtime/leasefile"
 	"github.com/barista-fleet/barista/pkg/runtime/proctree"
 )
 
@@ -81,6 +83,9 @@ func run(dir string) int {
 		if se := new(specError); errors.As(err, &se) {
 			word = AnswerSpec
 		}
+		if errors.Is(err, leasefile.ErrOver) {
+			word = AnswerOver
+		}
 		fmt.Fprintf(answer, "%s %v\n", word, err)
 		return 1
 	}
@@ -137,7 +142,7 @@ func start(dir string) (*shim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	s.out = newOutput(segs)
+	s.out = newOutput(segs, cmp.Or(l.LogStall, StallLimit))
 	s.state = &State{
 		Protocol: Protocol, Instance: l.Instance, Shim: self, Started: now(),
 		Cgroup: l.Cgroup, Tag: l.Tag, LogDir: l.LogDir, Ref: l.Ref,
@@ -146,6 +151,9 @@ func start(dir string) (*shim, error) {
 	// that a process may exist, and where to look for it.
 	if err := writeJSON(dir, FileState, s.state); err != nil {
 		return nil, fmt.Errorf("record the start: %w", err)
+	}
+	if err := checkLease(l); err != nil {
+		return nil, err
 	}
 	pid, err := spawn(l, s.out)
 	if err != nil {
@@ -184,6 +192,19 @@ func closeOnExec() {
 
 // now is the wall clock as a file holds it: what is written equals what is read.
 func now() time.Time { return time.Now().UTC().Round(0) }
+
+// checkLease is the last look before a start that must not come late: between the
+// agent's decision and this instant anything may have been stopped for any time.
+func checkLease(l *Launch) error {
+	if l.LeaseFile == "" {
+		return nil
+	}
+	lease, err := leasefile.Read(l.LeaseFile)
+	if err != nil {
+		return fmt.Errorf("%w: %w", leasefile.ErrOver, err)
+	}
+	return lease.Allows(leasefile.Now(), l.Incarnation)
+}
 
 // prepareProcess makes the calling process fit to own a workload.
 func prepareProcess() error {

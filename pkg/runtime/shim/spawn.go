@@ -67,7 +67,8 @@ func startError(l *Launch, path string, err error) error {
 	if l.SetUser {
 		who = fmt.Sprintf(" as user %d", l.UID)
 	}
-	switch err {
+	errno, _ := errors.AsType[syscall.Errno](err)
+	switch errno {
 	case syscall.EAGAIN, syscall.ENOMEM, syscall.ENFILE, syscall.EMFILE, syscall.EBUSY, syscall.ETXTBSY, syscall.EIO:
 		return fmt.Errorf("start %s%s: %w", path, who, err)
 	case syscall.ENOENT:
@@ -76,8 +77,9 @@ func startError(l *Launch, path string, err error) error {
 		return &specError{fmt.Errorf("start %s%s: not a program for this machine, and it does not begin with #!: %w", path, who, err)}
 	case syscall.EACCES:
 		return &specError{fmt.Errorf("start %s%s in %s: %w", path, who, l.Workdir, err)}
+	default:
+		return &specError{fmt.Errorf("start %s%s: %w", path, who, err)}
 	}
-	return &specError{fmt.Errorf("start %s%s: %w", path, who, err)}
 }
 
 // findProgram resolves the first argument as a shell would: with the workload's

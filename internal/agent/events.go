@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/barista-fleet/barista/internal/bucket"
+	"github.com/barista-fleet/barista/pkg/fleet"
+	"github.com/barista-fleet/barista/pkg/journal"
+	"github.com/barista-fleet/barista/pkg/lease"
+	"github.com/barista-fleet/barista/pkg/reconcile"
+)
+
+// uploadEvery bounds the writes of event batches: a busy node writes longer
+// batches, not more.
+const uploadEvery = time.Second
+
+// uploader moves events from the journal's outbox to the bucket, at least once:
+// a batch leaves the outbox when a write of it was acknowledged. One whose
+// acknowledgement was lost is written again, under the next key.
+type uploader struct {
+	a    *Agent
+	next uint64 // the next batch's number
+}
+
+func (u *uploader) run(ctx context.Context) {
+	t := time.NewTicker(uploadEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if err := u.once(ctx); err != nil && ctx.Err() == nil {
+				u.a.log.Debug("events stay in the journal", "err", err)
+			}
+		}
+	}
+}
+
+func (u *uploader) once(ctx context.Context) error {
+	events, err := u.a.j.Events(0, fleet.MaxEventsPerBatch)
+	if err != nil || len(events) == 0 {
+		return err
+	}
+	var snap reconcile.Snapshot
+	if err := u.a.loop.Do(ctx, func(m *reconcile.Machine) { snap = m.Head() }); err != nil {
+		return err
+	}
+	if snap.Incarnation == 0 {
+		return nil // not in the fleet yet
+	}
+	u.next = max(u.next, events[0].Seq)
+	batch := fleet.EventBatch{
+		Head: fleet.Head{Schema: fleet.Schema, Nonce: fleet.NewNonce()},
+		Node: snap.NodeID, NodeName: u.a.cfg.NodeName, Incarnation: snap.Incarnation, Seq: u.next,
+	}
+	for _, e := range events {
+		var ev fleet.Event
+		if err := json.Unmarshal(e.Data, &ev); err == nil {
+			batch.Events = append(batch.Events, ev)
+		}
+	}
+	body, err := fleet.Encode(&batch)
+	if err != nil {
+		return err
+	}
+	cctx, cancel := context.WithTimeout(ctx, lease.DefaultCall)
+	defer cancel()
+	r := u.a.store.Put(cctx, fleet.EventKey(snap.NodeID, snap.Incarnation, u.next), body, bucket.IfAbsent())
+	if r.Outcome != bucket.Rejected || r.Conflict() {
+		u.next++ // this key is used, or may be
+	}
+	if r.Outcome != bucket.Applied {
+		return r.Err
+	}
+	return u.a.j.Commit(ctx, journal.Batch{Class: journal.Essential, DropEvents: events[len(events)-1].Seq})
+}

@@ -1,0 +1,251 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/barista-fleet/barista/pkg/fleet"
+	"github.com/barista-fleet/barista/pkg/runtime"
+)
+
+// heal ends every fault. Machines that were retired stay away, and so do copies
+// of data directories; everything else comes back.
+func (w *world) heal() {
+	w.calm = true
+	w.weather = weather{}
+	w.note(-1, "calm", "", 0)
+	for _, n := range w.nodes {
+		n.cutUp, n.cutDown = false, false
+		if n.clone != nil {
+			n.retired = true
+			n.powerOff()
+			continue
+		}
+		n.thaw()
+		n.unpause()
+		n.powerOn()
+		n.start()
+	}
+	for _, s := range w.names { // what a hand took from desired/ is applied again
+		if _, ok := w.store.objects[fleet.PrefixDesired+s.name]; !ok || w.check.unreadable(s) {
+			w.operator.write(s, "apply again")
+		}
+	}
+	w.healed = w.now
+}
+
+func (c *checker) unreadable(s *subject) bool {
+	o, ok := c.w.store.objects[fleet.PrefixDesired+s.name]
+	if !ok {
+		return false
+	}
+	d, err := fleet.DecodeDesired(s.name, o.body)
+	return err != nil || d.UID != s.desired.UID || d.State != s.desired.State || d.Generation != s.desired.Generation || d.Intent.Seq != s.desired.Intent.Seq
+}
+
+// auditEvery is how often the world is looked at as a whole.
+const auditEvery = 250 * time.Millisecond
+
+// audit is the periodic check: runs that should have ended, and, once faults have
+// ceased, whether the fleet has come to rest.
+func (w *world) audit() {
+	w.check.auditRuns(auditEvery)
+	if w.failure != nil {
+		return
+	}
+	if w.calm {
+		why := w.unsettled()
+		switch {
+		case why == "":
+			w.restful++
+		default:
+			w.restful = 0
+		}
+		if w.restful >= 8 {
+			w.ended = true
+			w.stats.Settled = w.now - w.healed
+			return
+		}
+		if w.now-w.healed > w.bound() {
+			w.fail(w.liveness(), "not settled %v after the faults ended: %s", w.now-w.healed, why)
+			return
+		}
+	}
+	w.after(auditEvery, w.audit)
+}
+
+func (w *world) liveness() Invariant {
+	if w.sc.profile == profileNodeLoss {
+		return invariantI7
+	}
+	return invariantI8
+}
+
+// bound is how long the fleet may take to come to rest. In the general case it is
+// a sum of everything that may have to be waited for, one after the other; where
+// nothing but a node was lost it is the bound of I7.
+func (w *world) bound() time.Duration {
+	if w.sc.profile == profileNodeLoss {
+		return w.boundI7()
+	}
+	const elsewhereFirst, backoffs = 30 * time.Second, 60 * time.Second
+	b := 10*w.sc.longestTTL + 3*w.sc.resync + elsewhereFirst + backoffs
+	for _, s := range w.names {
+		spec := s.desired.Spec.WithDefaults()
+		b = max(b, b+time.Duration(spec.StopGraceMs+spec.OwnerLossGraceMs)*time.Millisecond)
+	}
+	return b
+}
+
+// unsettled says what is not yet as it should be; empty if everything is.
+func (w *world) unsettled() string {
+	var why []string
+	for _, s := range w.names {
+		if x := w.unsettledName(s); x != "" {
+			why = append(why, s.name+": "+x)
+		}
+	}
+	return strings.Join(why, "; ")
+}
+
+func (w *world) aliveRuns(name string) []*run {
+	var out []*run
+	for _, n := range w.nodes {
+		for _, r := range n.runs {
+			if r.alive && r.w.Name == name {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// ownerOf is the machine that a valid claim names.
+func (w *world) ownerOf(rec *fleet.Session) (*node, string) {
+	for _, n := range w.nodes {
+		if n.agent == nil || n.agent.id != rec.Owner || n.clone != nil {
+			continue
+		}
+		node := w.nodeRecord(rec.Owner)
+		if node == nil || node.State != fleet.NodeLive || node.Incarnation != rec.Incarnation {
+			return nil, fmt.Sprintf("claimed under incarnation %d of %s, whose record says %+v", rec.Incarnation, n.host, node)
+		}
+		return n, ""
+	}
+	return nil, fmt.Sprintf("owned by %s, which is gone", rec.Owner)
+}
+
+func (w *world) unsettledName(s *subject) string {
+	d, rec, runs := s.desired, w.session(s.name), w.aliveRuns(s.name)
+	if rec != nil && rec.Phase == fleet.PhaseStopped && rec.UID == d.UID && d.Intent.Seq <= rec.Seen && len(runs) == 0 {
+		return "" // nobody asks for it to run, wherever it is: not urgent
+	}
+	if rec == nil {
+		if _, there := w.store.objects[fleet.PrefixSessions+s.name]; there {
+			return "its record is unreadable"
+		}
+		if len(runs) > 0 {
+			return fmt.Sprintf("%d runs and no record", len(runs))
+		}
+		if d.State == fleet.DesiredDeleted {
+			return ""
+		}
+		return "nobody has claimed it"
+	}
+	for _, r := range runs {
+		if r.node.disk.nodeID != rec.Owner || r.w.Instance != rec.Instance {
+			return fmt.Sprintf("a run of epoch %d on %s, and the record names %q at epoch %d", r.w.Epoch, r.node.host, rec.Owner, rec.Epoch)
+		}
+	}
+	if len(runs) > 1 {
+		return fmt.Sprintf("%d runs", len(runs))
+	}
+	if rec.Epoch < s.maxEpoch || w.held(s, rec) {
+		w.operator.letGo(s)
+		return "waits for an operator"
+	}
+	if rec.Owner == "" {
+		switch {
+		case d.State == fleet.DesiredDeleted, rec.UID == d.UID && rec.Phase.Done():
+			return ""
+		case rec.UID == d.UID && rec.Phase == fleet.PhaseStopped && !pending(d, rec, w.now):
+			return ""
+		}
+		return "free, and wanted: " + string(rec.Phase)
+	}
+	n, why := w.ownerOf(rec)
+	switch {
+	case n == nil:
+		return why
+	case d.State == fleet.DesiredDeleted:
+		return "deleted, and still owned"
+	case rec.UID != d.UID:
+		return "an earlier creation of the name is still owned"
+	case pending(d, rec, w.now):
+		return "an intent or an alarm is not carried out"
+	}
+	return w.unsettledPhase(s, n, rec, runs)
+}
+
+// pending reports an intent or an alarm that its owner has not acted on. Alarms
+// follow the owner's wall clock, so one that is due by true time only may wait.
+func pending(d *fleet.Desired, rec *fleet.Session, _ time.Duration) bool {
+	return d.Intent.Seq > rec.Seen
+}
+
+func (w *world) unsettledPhase(s *subject, n *node, rec *fleet.Session, runs []*run) string {
+	switch rec.Phase {
+	case fleet.PhaseStopped:
+		if len(runs) != 0 {
+			return "stopped, and it runs"
+		}
+		return ""
+	case fleet.PhaseRunning, fleet.PhasePaused:
+	default:
+		return "still " + string(rec.Phase) + ": " + rec.Reason
+	}
+	if len(runs) == 0 {
+		return string(rec.Phase) + " by its record, and nothing runs"
+	}
+	r := runs[0]
+	switch {
+	case s.kind == fleet.KindJob:
+		return "a job that has not ended"
+	case (r.w.State == runtime.StatePaused) != (rec.Phase == fleet.PhasePaused):
+		return fmt.Sprintf("%s by its record, and the run is %s", rec.Phase, r.w.State)
+	case r.w.Epoch != rec.Epoch || r.w.Incarnation != rec.Incarnation:
+		return fmt.Sprintf("the run has the token of epoch %d, the record epoch %d", r.w.Epoch, rec.Epoch)
+	case rec.Phase == fleet.PhaseRunning && rec.Generation < s.desired.Generation:
+		return "the run has an old spec"
+	}
+	if dir, ok := w.store.objects[fleet.PrefixDirectives+rec.Owner]; ok && rec.Phase == fleet.PhaseRunning {
+		return "runs on a node that is to be drained: " + string(dir.etag)
+	}
+	_ = n
+	return ""
+}
+
+// held reports a name that waits on a node that will not come back.
+func (w *world) held(s *subject, rec *fleet.Session) bool {
+	if rec.Owner == "" || s.desired.Spec.OnOwnerLoss != fleet.OwnerLossHold {
+		return false
+	}
+	for _, n := range w.nodes {
+		if n.disk.nodeID == rec.Owner && !n.retired {
+			return false
+		}
+	}
+	node := w.nodeRecord(rec.Owner)
+	return node != nil && node.Incarnation > rec.Incarnation
+}
+
+// letGo is the operator's word that a held name, or one on which the bucket is
+// behind, may start afresh; said once in a while.
+func (o *operator) letGo(s *subject) {
+	if o.w.now < s.nextLetGo {
+		return
+	}
+	s.nextLetGo = o.w.now + 4*o.w.sc.longestTTL
+	o.intend(s, fleet.VerbReleaseHold)
+}

@@ -1,0 +1,263 @@
+package reconcile
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/barista-fleet/barista/internal/bucket"
+	"github.com/barista-fleet/barista/pkg/fleet"
+)
+
+func TestJobRunsOnceToItsEnd(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("n-a"), w.node("n-b")
+	w.want("j", fleet.KindJob)
+	w.ring(nil, nil)
+	run2(time.Second, a, b)
+	if a.alive("j")+b.alive("j") != 1 {
+		t.Fatalf("%d + %d runs", a.alive("j"), b.alive("j"))
+	}
+	a.exit("j", 0)
+	b.exit("j", 0)
+	run2(2*time.Minute, a, b) // a resync, too
+	s := w.session("j")
+	if s.Phase != fleet.PhaseCompleted || s.Owner != "" || a.starts+b.starts != 1 || len(a.runs)+len(b.runs) != 0 {
+		t.Errorf("phase %s, owner %q, %d starts, %d runs left", s.Phase, s.Owner, a.starts+b.starts, len(a.runs)+len(b.runs))
+	}
+}
+
+func TestDeadNodesNamesMoveOn(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("n-a"), w.node("n-b")
+	w.want("s", fleet.KindSession)
+	w.ring(nil, nil)
+	run2(time.Second, a, b)
+	dead, other := a, b
+	if b.alive("s") == 1 {
+		dead, other = b, a
+	}
+	run2(7*time.Second, other) // the dead one does nothing any more
+	if s := w.session("s"); s.Owner != other.m.cfg.NodeID || s.Epoch != 2 || other.alive("s") != 1 {
+		t.Fatalf("owner %s epoch %d, %d runs", s.Owner, s.Epoch, other.alive("s"))
+	}
+	if other.told(EventDegraded, "s") != 1 {
+		t.Error("a cold boot was not told loudly")
+	}
+	// The node comes back with its workload still running: it ends it.
+	cfg := w.config(dead.m.cfg.NodeID, "second-life")
+	w.want("new", fleet.KindSession)
+	w.ring(nil, nil)
+	dead.boot(cfg)
+	run2(2*time.Second, dead, other)
+	if dead.alive("s") != 0 || dead.told(EventFenced, "s") != 1 {
+		t.Errorf("orphan: %d alive, told %d times", dead.alive("s"), dead.told(EventFenced, "s"))
+	}
+}
+
+func TestRestartWithinTheTTLKeepsEverything(t *testing.T) {
+	w := newWorld(t)
+	a := w.node("n-a")
+	for i := range 20 {
+		w.want(fmt.Sprintf("s%02d", i), fleet.KindSession)
+	}
+	w.ring(nil, nil)
+	run2(2*time.Second, a)
+	if a.starts != 20 {
+		t.Fatalf("%d starts", a.starts)
+	}
+	a.boot(w.config("n-a", "second-life"))
+	run2(2*time.Second, a)
+	if a.starts != 20 || a.m.own.Incarnation() != 1 {
+		t.Errorf("%d starts, incarnation %d; want nothing restarted, nothing freed", a.starts, a.m.own.Incarnation())
+	}
+	for i := range 20 {
+		if s := w.session(fmt.Sprintf("s%02d", i)); s.Epoch != 1 || !a.m.own.Name(s.Name).Held {
+			t.Errorf("%s: epoch %d, held %v", s.Name, s.Epoch, a.m.own.Name(s.Name).Held)
+		}
+	}
+}
+
+func TestOutageStopsAndTakesNothing(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("n-a"), w.node("n-b")
+	run2(time.Second, a, b) // they know each other, and share the names
+	for i := range 20 {
+		w.want(fmt.Sprintf("s%02d", i), fleet.KindSession)
+	}
+	w.ring(nil, nil)
+	run2(2*time.Second, a, b)
+	if a.starts == 0 || b.starts == 0 {
+		t.Fatalf("%d and %d starts: a test of taking needs two owners", a.starts, b.starts)
+	}
+	before := map[string]uint64{}
+	for i := range 20 {
+		s := w.session(fmt.Sprintf("s%02d", i))
+		before[s.Name+s.Owner] = s.Epoch
+	}
+	b.down = true
+	run2(2*testBeat, a, b) // a has seen b's last beat
+	a.down = true
+	run2(10*testTTL, a, b)
+	a.down = false // one comes back seconds before the other
+	run2(testTTL, a, b)
+	b.down = false
+	run2(3*testTTL, a, b)
+	after := map[string]uint64{}
+	for i := range 20 {
+		s := w.session(fmt.Sprintf("s%02d", i))
+		after[s.Name+s.Owner] = s.Epoch
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("ownership moved over an outage (-before +after):\n%s", diff)
+	}
+	if a.starts+b.starts != 20 {
+		t.Errorf("%d starts, want 20", a.starts+b.starts)
+	}
+	if a.told(EventLapsed, "") != 1 || b.told(EventLapsed, "") != 1 {
+		t.Errorf("lapse told %d and %d times, want once an episode", a.told(EventLapsed, ""), b.told(EventLapsed, ""))
+	}
+}
+
+func TestStopWorkloadsEndBeforeTheirNameCanBeTaken(t *testing.T) {
+	w := newWorld(t)
+	a := w.node("n-a")
+	w.want("j", fleet.KindJob) // jobs stop by default
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	if a.alive("j") != 1 {
+		t.Fatal("not started")
+	}
+	a.down = true
+	run2(testTTL/2-2*testBeat, a)
+	if a.alive("j") != 1 {
+		t.Error("ended before half of the ttl had passed")
+	}
+	run2(3*testBeat, a)
+	if a.alive("j") != 0 {
+		t.Error("still alive after half of the ttl without a confirmed renewal")
+	}
+}
+
+func TestDeleteAndApplyAgainNeverRunsOldContent(t *testing.T) {
+	w := newWorld(t)
+	a := w.node("n-a")
+	w.want("s", fleet.KindSession)
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	w.want("s", fleet.KindSession, func(d *fleet.Desired) { d.UID = "second"; d.Spec.Command = []string{"y"} })
+	w.ring(nil, nil)
+	run2(2*time.Second, a)
+	for _, r := range a.runs {
+		if r.UID != "second" {
+			t.Errorf("a run of the old creation is here: %+v", r)
+		}
+	}
+	if s := w.session("s"); s.UID != "second" || a.alive("s") != 1 || s.Epoch < 2 {
+		t.Errorf("uid %s epoch %d, %d alive", s.UID, s.Epoch, a.alive("s"))
+	}
+}
+
+func TestDesiredWipedStopsNothing(t *testing.T) {
+	w := newWorld(t)
+	a := w.node("n-a")
+	w.want("s", fleet.KindSession)
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	if err := w.store.Store.Delete(t.Context(), "desired/s"); err != nil {
+		t.Fatal(err)
+	}
+	w.ring(nil, nil)
+	run2(2*time.Minute, a)
+	if a.alive("s") != 1 || a.told(EventOrphaned, "s") != 1 {
+		t.Errorf("%d alive, told %d times", a.alive("s"), a.told(EventOrphaned, "s"))
+	}
+	a.exit("s", 1) // and it is kept running from the copy in the journal
+	run2(10*time.Second, a)
+	if a.alive("s") != 1 {
+		t.Error("not started again")
+	}
+}
+
+// A list of the runtime's that began before a start, and comes after it, does not
+// have the new run. It must not be started a second time for that.
+func TestOldListDoesNotUndoAStart(t *testing.T) {
+	w := newWorld(t)
+	a := w.node("n-a")
+	asked := w.now
+	w.want("s", fleet.KindSession)
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	a.inbox = append(a.inbox, Runs{Asked: asked})
+	a.settle()
+	run2(5*time.Second, a)
+	if a.starts != 1 || a.alive("s") != 1 {
+		t.Errorf("%d starts, %d alive; want one", a.starts, a.alive("s"))
+	}
+	// A list that began later is believed: the run is gone.
+	clear(a.runs)
+	a.inbox = append(a.inbox, Runs{Asked: w.now.Add(time.Millisecond)})
+	a.settle()
+	run2(10*time.Second, a)
+	if a.starts != 2 || a.alive("s") != 1 {
+		t.Errorf("%d starts, %d alive after the run was lost; want a second", a.starts, a.alive("s"))
+	}
+}
+
+// The protocol's promise: what a node costs does not depend on what it owns.
+func TestSteadyStateRequests(t *testing.T) {
+	cost := func(names int) map[string]bucket.Count {
+		w := newWorld(t)
+		a := w.node("n-a")
+		for i := range names {
+			w.want(fmt.Sprintf("s%04d", i), fleet.KindSession)
+		}
+		w.ring(nil, nil)
+		run2(5*time.Second, a)
+		if a.starts != names {
+			t.Fatalf("%d of %d started", a.starts, names)
+		}
+		run2(2*time.Second, a)
+		before := w.store.Counts()
+		run2(10*testBeat, a) // 10 heartbeats, 25 polls, no resync
+		after := w.store.Counts()
+		for class, c := range after {
+			c.Total -= before[class].Total
+			c.Conflicts -= before[class].Conflicts
+			if after[class] = c; c.Total == 0 {
+				delete(after, class)
+			}
+		}
+		return after
+	}
+	want := map[string]bucket.Count{
+		"put-if-match nodes": {Total: 10},
+		"list nodes":         {Total: 10},
+		"get-304 signals":    {Total: 25},
+	}
+	for _, names := range []int{1, 1000} {
+		if diff := cmp.Diff(want, cost(names)); diff != "" {
+			t.Errorf("%d names (-want +got):\n%s", names, diff)
+		}
+	}
+}
+
+func TestClaimsCostOneConditionalWriteEach(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("n-a"), w.node("n-b")
+	run2(time.Second, a, b)
+	const names = 200
+	for i := range names {
+		w.want(fmt.Sprintf("s%04d", i), fleet.KindSession)
+	}
+	w.ring(nil, nil)
+	run2(5*time.Second, a, b)
+	if a.starts+b.starts != names {
+		t.Fatalf("%d starts", a.starts+b.starts)
+	}
+	if c := w.store.Counts()["put-if-absent sessions"]; c.Total != names || c.Conflicts != 0 {
+		t.Errorf("%d claims sent for %d names, %d lost", c.Total, names, c.Conflicts)
+	}
+}

@@ -1,0 +1,288 @@
+package sfq
+
+// Enqueue admits a job to a flow. It returns [Accepted] or one of
+// [InvalidCost] (cost below 1), [FlowNotRegistered], [DuplicateLiveID],
+// [LiveLimit], [SequenceExhausted], [NumericLimit].
+func (q *Queue[F, J, P]) Enqueue(h FlowHandle, id J, payload P, cost int64) (JobHandle, Outcome) {
+	if cost < 1 {
+		return JobHandle{}, InvalidCost
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f := q.flow(h)
+	if f == nil {
+		return JobHandle{}, FlowNotRegistered
+	}
+	if _, dup := q.jobByID[id]; dup {
+		return JobHandle{}, DuplicateLiveID
+	}
+	if q.queued+q.running >= q.cfg.MaxLiveJobs {
+		return JobHandle{}, LiveLimit
+	}
+	if q.jobSeq >= maxSequence {
+		return JobHandle{}, SequenceExhausted
+	}
+	start, finish, ok := q.admit(f, cost)
+	if !ok {
+		if start, finish, ok = q.normalise(f, cost); !ok {
+			return JobHandle{}, NumericLimit
+		}
+	}
+	q.jobSeq++
+	slot := q.newJob()
+	j := &q.jobs[slot]
+	*j = queueJob[J, P]{id: id, payload: payload, cost: cost, seq: q.jobSeq, flow: h.slot, prev: none, next: none}
+	q.jobByID[id] = slot
+	f.accepted = f.accepted.plus(u128{lo: uint64(cost)}) // < 2¹²⁶, see Sum
+	f.period, f.finish = q.period, finish
+	if f.queued+f.running == 0 {
+		q.active++
+	}
+	if f.queued == 0 {
+		f.start, f.head, f.tail, f.gap = start, slot, slot, u128{}
+		q.reindex(h.slot, f)
+	} else {
+		j.gap, f.gap = f.gap, u128{}
+		j.prev = f.tail
+		q.jobs[f.tail].next = slot
+		f.tail = slot
+	}
+	f.queued++
+	q.queued++
+	return JobHandle{q.owner, q.jobSeq, slot}, Accepted
+}
+
+// admit computes the tags the next job of the flow would get, and whether they
+// are within the range.
+func (q *Queue[F, J, P]) admit(f *queueFlow[F], cost int64) (start, finish tag, ok bool) {
+	start = maxTag(q.virtual, q.finishOf(f))
+	finish, ok = q.cfg.Domain.step(start, u128{lo: uint64(cost)}, f.weight)
+	if !ok {
+		return start, finish, false
+	}
+	if q.cfg.Cancellation == RefundCancelledCost {
+		base := start
+		if f.queued > 0 {
+			base = f.start
+		}
+		ok = q.cfg.Domain.refundSafe(base, finish, f.weight)
+	}
+	return start, finish, ok
+}
+
+// normalise subtracts virtual time from every tag, once, if afterwards every
+// tag and the new job's tags are within the range; else it changes nothing.
+// All differences between tags ahead of virtual time, and with them every
+// later decision, are preserved.
+func (q *Queue[F, J, P]) normalise(f *queueFlow[F], cost int64) (start, finish tag, ok bool) {
+	type moved struct{ start, finish tag }
+	d := q.cfg.Domain
+	moves := make([]moved, len(q.flows))
+	for i := range q.flows {
+		g := &q.flows[i]
+		if g.seq == 0 || g.period != q.period {
+			continue
+		}
+		m := &moves[i]
+		if m.finish, ok = d.monus(g.finish, q.virtual); !ok {
+			return tag{}, tag{}, false
+		}
+		if g.queued == 0 {
+			continue
+		}
+		if m.start, ok = d.monus(g.start, q.virtual); !ok || !q.chainFits(g, m.start, m.finish) {
+			return tag{}, tag{}, false
+		}
+	}
+	old := make([]moved, len(q.flows))
+	virtual := q.virtual
+	for i := range q.flows {
+		g := &q.flows[i]
+		old[i] = moved{g.start, g.finish}
+		if g.seq != 0 && g.period == q.period {
+			g.start, g.finish = moves[i].start, moves[i].finish
+		}
+	}
+	q.virtual = tag{}
+	if start, finish, ok = q.admit(f, cost); !ok {
+		for i := range q.flows {
+			q.flows[i].start, q.flows[i].finish = old[i].start, old[i].finish
+		}
+		q.virtual = virtual
+		return tag{}, tag{}, false
+	}
+	for i := range q.flows {
+		if g := &q.flows[i]; g.seq != 0 && g.queued > 0 {
+			q.reindex(uint32(i), g)
+		}
+	}
+	return start, finish, true
+}
+
+// chainFits walks the queued jobs of a flow from a new start tag and reports
+// that each tag, and each tag a refund could produce, is within the range.
+func (q *Queue[F, J, P]) chainFits(f *queueFlow[F], start, finish tag) bool {
+	d := q.cfg.Domain
+	if d.kind == domainDivisors {
+		return true // tags only became smaller
+	}
+	if q.cfg.Cancellation == RefundCancelledCost && !d.refundSafe(start, finish, f.weight) {
+		return false
+	}
+	t, ok := start, true
+	for i := f.head; i != none; i = q.jobs[i].next {
+		j := &q.jobs[i]
+		if i != f.head {
+			if t, ok = d.step(t, j.gap, f.weight); !ok {
+				return false
+			}
+		}
+		if t, ok = d.step(t, u128{lo: uint64(j.cost)}, f.weight); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// DispatchUpTo moves up to k of the next jobs to running, at most as many as
+// issue slots are free, and appends them to dst in dispatch order. The batch is
+// one atomic step and cannot be taken back: each returned job holds a slot
+// until it is completed.
+func (q *Queue[F, J, P]) DispatchUpTo(k int, dst []Dispatch[F, J, P]) []Dispatch[F, J, P] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for n := min(k, q.cfg.IssueDepth-q.running, q.queued); n > 0; n-- {
+		slot := q.heads.root().owner
+		f := &q.flows[slot]
+		q.virtual = f.start
+		at := f.head
+		j := &q.jobs[at]
+		dst = append(dst, Dispatch[F, J, P]{
+			Job: JobHandle{q.owner, j.seq, at}, FlowID: f.id, JobID: j.id, Payload: j.payload, Cost: j.cost,
+		})
+		var gone P
+		j.payload, j.running = gone, true
+		cost := u128{lo: uint64(j.cost)}
+		f.dispatched, f.inRun = f.dispatched.plus(cost), f.inRun.plus(cost)
+		q.unlink(slot, f, at, true)
+		f.running++
+		q.running++
+		q.dispatchN++
+	}
+	return dst
+}
+
+// Complete frees the issue slot of a dispatched job; it dispatches nothing. It
+// returns [Completed], [NotDispatched] or [NotLive].
+func (q *Queue[F, J, P]) Complete(h JobHandle) Outcome {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.job(h)
+	if j == nil {
+		return NotLive
+	}
+	if !j.running {
+		return NotDispatched
+	}
+	f := &q.flows[j.flow]
+	f.inRun = f.inRun.minus(u128{lo: uint64(j.cost)})
+	f.running--
+	q.running--
+	q.completeN++
+	q.freeJobSlot(h.slot, f)
+	return Completed
+}
+
+// Cancel removes a queued job. It returns [Cancelled],
+// [TooLateAlreadyDispatched] while the job runs, or [NotLive], which does not
+// tell how the job ended: nothing is kept of jobs that are over. It never fails
+// for numeric reasons.
+func (q *Queue[F, J, P]) Cancel(h JobHandle) Outcome {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.job(h)
+	if j == nil {
+		return NotLive
+	}
+	if j.running {
+		return TooLateAlreadyDispatched
+	}
+	f := &q.flows[j.flow]
+	cost := u128{lo: uint64(j.cost)}
+	f.cancelled = f.cancelled.plus(cost)
+	charged := q.cfg.Cancellation == ChargeReservedCost
+	if !charged {
+		f.finish = q.cfg.Domain.unstep(f.finish, cost, f.weight)
+	}
+	q.unlink(j.flow, f, h.slot, charged)
+	q.cancelN++
+	q.freeJobSlot(h.slot, f)
+	return Cancelled
+}
+
+// unlink takes a queued job out of its flow. When charged, its cost stays in
+// the chain: it moves the new head's start tag, or becomes a gap before the job
+// behind it. The sums below stay under the flow's finish tag, which fits.
+func (q *Queue[F, J, P]) unlink(slot uint32, f *queueFlow[F], at uint32, charged bool) {
+	j := &q.jobs[at]
+	held := u128{}
+	if charged {
+		held = j.gap.plus(u128{lo: uint64(j.cost)})
+	}
+	f.queued--
+	q.queued--
+	if j.next == none {
+		f.gap = f.gap.plus(held)
+		f.tail = j.prev
+	} else {
+		n := &q.jobs[j.next]
+		n.prev = j.prev
+		n.gap = n.gap.plus(held)
+	}
+	if j.prev != none {
+		q.jobs[j.prev].next = j.next
+	} else {
+		f.head = j.next
+		if f.head != none {
+			n := &q.jobs[f.head]
+			f.start, _ = q.cfg.Domain.step(f.start, n.gap, f.weight)
+			n.gap = u128{}
+		}
+		q.reindex(slot, f)
+	}
+	j.prev, j.next = none, none
+}
+
+// reindex puts the flow's head where it belongs among the backlogged flows.
+func (q *Queue[F, J, P]) reindex(slot uint32, f *queueFlow[F]) {
+	if f.head == none {
+		q.heads.remove(slot)
+		return
+	}
+	tie := q.jobs[f.head].seq
+	if q.cfg.Domain.kind == domainUnrestricted {
+		tie = 0 // the fraction decides first, in headAfter
+	}
+	q.heads.set(slot, f.start.n, tie)
+}
+
+func (q *Queue[F, J, P]) newJob() uint32 {
+	if slot := q.freeJob; slot != none {
+		q.freeJob = q.jobs[slot].next
+		return slot
+	}
+	q.jobs = append(q.jobs, queueJob[J, P]{})
+	return uint32(len(q.jobs) - 1)
+}
+
+// freeJobSlot forgets a job that is over.
+func (q *Queue[F, J, P]) freeJobSlot(slot uint32, f *queueFlow[F]) {
+	j := &q.jobs[slot]
+	delete(q.jobByID, j.id)
+	*j = queueJob[J, P]{next: q.freeJob}
+	q.freeJob = slot
+	if f.queued+f.running == 0 {
+		q.active--
+	}
+	q.endBusyPeriod()
+}

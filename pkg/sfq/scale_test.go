@@ -1,0 +1,114 @@
+package sfq
+
+import (
+	"math/bits"
+	"testing"
+)
+
+// TestCyclesDoNotAllocate: once warm, neither scheduler allocates.
+func TestCyclesDoNotAllocate(t *testing.T) {
+	const flows, jobs = 1000, 10_000
+	s := fullScheduler(t, flows, jobs, true)
+	n := 0
+	for ; n < 4*flows; n++ {
+		fullCycle(t, s, jobs, n)
+	}
+	if a := testing.AllocsPerRun(2000, func() { fullCycle(t, s, jobs, n); n++ }); a != 0 {
+		t.Errorf("a cycle of the tenant scheduler allocates %v times", a)
+	}
+	q, fs := bareQueue(t, flows, jobs)
+	buf := make([]Dispatch[int, int, struct{}], 0, 1)
+	for m := range 20_000 { // until the built-in map of identifiers has settled
+		buf = bareCycle(t, q, fs, buf, jobs, m)
+	}
+	m := 20_000
+	if a := testing.AllocsPerRun(2000, func() { buf = bareCycle(t, q, fs, buf, jobs, m); m++ }); a != 0 {
+		t.Errorf("a cycle of the queue allocates %v times", a)
+	}
+}
+
+// TestCostGrowsWithTheLogarithm counts key comparisons per cycle, not time: from
+// 100 to 100,000 tenants they grow no faster than the depth of the heap.
+func TestCostGrowsWithTheLogarithm(t *testing.T) {
+	t.Parallel()
+	const cycles = 3000
+	type cost struct{ flows, sched, queue float64 }
+	var costs []cost
+	for _, flows := range []int{100, 1000, 10_000, 100_000} {
+		jobs := 2 * flows
+		s := fullScheduler(t, flows, jobs, false)
+		q, fs := bareQueue(t, flows, jobs)
+		var buf []Dispatch[int, int, struct{}]
+		comparisons := func() (sum uint64) {
+			for k := range s.cfg.Classes {
+				sum += s.heaps[k].comparisons
+			}
+			return sum
+		}
+		sched, queue := comparisons(), q.heads.comparisons
+		for n := range cycles {
+			fullCycle(t, s, jobs, n)
+			buf = bareCycle(t, q, fs, buf, jobs, n)
+		}
+		costs = append(costs, cost{
+			float64(flows), float64(comparisons()-sched) / cycles, float64(q.heads.comparisons-queue) / cycles,
+		})
+	}
+	for _, c := range costs {
+		depth := float64(bits.Len(uint(c.flows))+1) / 2 // levels of a 4-ary heap
+		// A dispatch sifts its flow down once and an admission may sift up once;
+		// a level costs four comparisons down and one up. Two more sifts of slack.
+		if limit := 4*heapArity*depth + 10; c.sched > limit || c.queue > limit {
+			t.Errorf("%v tenants: %.1f and %.1f comparisons per cycle, limit %.1f", c.flows, c.sched, c.queue, limit)
+		}
+		if c.sched < 1 || c.queue < 1 {
+			t.Errorf("%v tenants: comparisons are not counted", c.flows)
+		}
+	}
+	first, last := costs[0], costs[len(costs)-1]
+	if r := last.sched / first.sched; r > 3 {
+		t.Errorf("the scheduler's cost grew %.1f-fold over a thousandfold, log is 2.5", r)
+	}
+	if r := last.queue / first.queue; r > 3 {
+		t.Errorf("the queue's cost grew %.1f-fold over a thousandfold, log is 2.5", r)
+	}
+}
+
+// TestIDTable: random insertions and deletions against a map, with identifiers
+// that collide.
+func TestIDTable(t *testing.T) {
+	var tab idTable
+	ref := map[uint64]uint32{}
+	x := uint64(1)
+	for i := range 200_000 {
+		x = x*6364136223846793005 + 1442695040888963407
+		id := x >> 40 % 5000 * 4
+		if _, ok := tab.get(id); !ok {
+			tab.put(id, uint32(i))
+			ref[id] = uint32(i)
+		} else if x>>33&1 == 0 {
+			tab.del(id)
+			delete(ref, id)
+		}
+		if got, ok := tab.get(id); ok != func() bool { _, ok := ref[id]; return ok }() || ok && got != ref[id] {
+			t.Fatalf("step %d: %d is %d, %v", i, id, got, ok)
+		}
+		if tab.used != len(ref) {
+			t.Fatalf("step %d: %d used, want %d", i, tab.used, len(ref))
+		}
+	}
+	for id, slot := range ref {
+		if got, ok := tab.get(id); !ok || got != slot {
+			t.Fatalf("%d is %d, %v; want %d", id, got, ok, slot)
+		}
+	}
+	for id := range ref {
+		tab.del(id)
+	}
+	tab.flush()
+	for _, c := range tab.cells {
+		if c.slot != 0 {
+			t.Fatal("something is left of what was deleted")
+		}
+	}
+}
