@@ -21,6 +21,9 @@
 //     its shim and those whose environment names the run. A process that drops
 //     its environment and whose shim was killed with SIGKILL is out of reach.
 //     There, pausing is SIGSTOP over the tree: SIGCONT from elsewhere undoes it.
+//   - The driver sends no signal to a paused run but SIGKILL. When somebody else
+//     does, nothing of the run executes, but the kernel may end a process by a
+//     signal that the process does not handle.
 //   - A workload that runs as the agent's own user can do to the agent whatever
 //     that user can. Give the spec a user, or use a container runtime.
 //

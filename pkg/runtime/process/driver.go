@@ -92,6 +92,7 @@ func (d *Driver) Close() error {
 	d.mu.Unlock()
 	d.cancel()
 	d.wg.Wait()
+	d.dropGroups()
 	d.notify.close()
 	return nil
 }
@@ -170,6 +171,9 @@ func (d *Driver) scan() error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed {
+		return ErrClosed
+	}
 	for _, e := range entries {
 		if e.IsDir() && checkInstance(e.Name()) == nil && d.runs[e.Name()] == nil {
 			d.adoptLocked(e.Name())

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -124,6 +125,7 @@ func (d *Driver) tryParent(top string) error {
 	if err := d.makeGroups(); err != nil {
 		return err
 	}
+	d.sweepProbes()
 	if err := d.proveGroup(); err != nil {
 		return fmt.Errorf("tried in %s: %w", d.host.parent, err)
 	}
@@ -131,9 +133,12 @@ func (d *Driver) tryParent(top string) error {
 }
 
 // makeGroups makes the groups in which runs have theirs, where they are not there.
-// Between two runs they are empty, and anything on the machine that tidies up
-// empty groups may have removed them.
+// Between two runs they are empty: another driver over the same directory takes
+// them away when it is closed, and so may anything that tidies up the machine.
 func (d *Driver) makeGroups() error {
+	if d.host.shims.Exists() {
+		return nil
+	}
 	top := proctree.Group(filepath.Dir(string(d.host.parent)))
 	groups := []proctree.Group{d.host.parent, d.host.shims}
 	if d.cfg.CgroupParent == "" {
@@ -153,8 +158,34 @@ func (d *Driver) makeGroups() error {
 	return nil
 }
 
+// sweepProbes removes the groups of probes whose agent was killed.
+func (d *Driver) sweepProbes() {
+	stale, _ := filepath.Glob(filepath.Join(string(d.host.parent), "probe-*")) // the pattern is a good one
+	for _, path := range stale {
+		if g := proctree.Group(path); g.Exists() {
+			_ = g.Remove() // refused while a process is in it: its agent lives
+		}
+	}
+}
+
+// dropGroups removes what makeGroups made if nothing lives in it.
+func (d *Driver) dropGroups() {
+	if d.host.parent == "" {
+		return
+	}
+	for _, g := range []proctree.Group{d.host.shims, d.host.parent} {
+		// Without recursion: that would take away groups that a start is
+		// about to use. What is in use refuses to go.
+		_ = os.Remove(string(g))
+	}
+}
+
 // proveGroup freezes and kills a throw-away process in a throw-away group.
 func (d *Driver) proveGroup() error {
+	// The kernel kills the process when the thread that started it ends: only
+	// so does an agent that is killed meanwhile leave nothing frozen behind.
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
 	g := proctree.Group(filepath.Join(string(d.host.parent), fmt.Sprintf("probe-%d-%d", os.Getpid(), time.Now().UnixNano())))
 	if err := g.Create(); err != nil {
 		return err
@@ -192,6 +223,8 @@ func (d *Driver) proveGroup() error {
 // probeStop proves that SIGSTOP and SIGKILL work on processes of ours, which
 // says above all that there is a shim that can be run.
 func (d *Driver) probeStop() error {
+	goruntime.LockOSThread() // as in proveGroup
+	defer goruntime.UnlockOSThread()
 	ctx, cancel := context.WithTimeout(d.ctx, probeTimeout)
 	defer cancel()
 	child, err := d.startProbe(ctx, "")
@@ -224,8 +257,8 @@ func (d *Driver) probeLimits() {
 	}
 }
 
-// probeChild is a throw-away process. It ends when its input does, which it
-// does at the latest with this process.
+// probeChild is a throw-away process. It ends when its input does, and with the
+// thread that started it.
 type probeChild struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -236,13 +269,14 @@ type probeChild struct {
 func (d *Driver) startProbe(ctx context.Context, g proctree.Group) (*probeChild, error) {
 	cmd := exec.Command(d.cfg.ShimPath, "probe")
 	cmd.Env = shimEnv
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if g != "" {
 		dir, err := os.Open(string(g))
 		if err != nil {
 			return nil, err
 		}
 		defer dir.Close()
-		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -50,7 +50,35 @@ func (d *Driver) Start(ctx context.Context, req runtime.StartRequest) (runtime.W
 	if r.startErr != nil {
 		return runtime.Workload{}, fmt.Errorf("start %s: %w", req.Name, r.startErr)
 	}
+	if err := d.waitChild(ctx, r); err != nil {
+		return runtime.Workload{}, err
+	}
 	return d.workload(r), nil
+}
+
+// waitChild waits until the first process of a run exists or the run has ended.
+// Only a run whose agent was killed while its shim came up is found before.
+func (d *Driver) waitChild(ctx context.Context, r *run) error {
+	if r.shimState().Child.Pid != 0 || r.hasEnded() {
+		return nil
+	}
+	changed, cancel, err := d.notify.watch(r.dir)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", r.instance, err)
+	}
+	defer cancel()
+	for r.shimState().Child.Pid == 0 {
+		select {
+		case <-changed:
+		case <-r.ended:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.ctx.Done():
+			return ErrClosed
+		}
+	}
+	return nil
 }
 
 // startOnce returns the run with the request's instance, and begins it if there
@@ -169,12 +197,7 @@ func (d *Driver) makeFiles(l *shim.Launch, req *runtime.StartRequest) error {
 	}
 	l.LogDir = dir
 	if g := d.group(l.Instance); g != "" {
-		if !d.host.shims.Exists() {
-			if err := d.makeGroups(); err != nil {
-				return err
-			}
-		}
-		if err := g.Create(); err != nil {
+		if err := errors.Join(d.makeGroups(), g.Create()); err != nil {
 			return err
 		}
 		l.Cgroup = string(g)

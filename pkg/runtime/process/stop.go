@@ -3,6 +3,7 @@
 package process
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -80,9 +81,15 @@ func (d *Driver) kill(ctx context.Context, r *run) error {
 	}
 	// All its processes are dead, and its shim does not say so: somebody has
 	// stopped it, or it hangs. Nothing is lost with it but the exit code.
-	st := r.shimState()
-	d.log.Warn("a node-shim does not record the end of its run: it is killed", "instance", r.instance, "pid", st.Shim.Pid)
-	if err := st.Shim.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, proctree.ErrGone) {
+	id := r.shimState().Shim
+	if id.Pid == 0 {
+		var err error
+		if id, err = findShim(r.dir); err != nil {
+			return err
+		}
+	}
+	d.log.Warn("a node-shim does not record the end of its run: it is killed", "instance", r.instance, "pid", id.Pid)
+	if err := id.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, proctree.ErrGone) {
 		return err
 	}
 	select {
@@ -93,6 +100,23 @@ func (d *Driver) kill(ctx context.Context, r *run) error {
 	case <-d.ctx.Done():
 		return ErrClosed
 	}
+}
+
+// findShim finds a shim that has not written its state, or whose state is
+// damaged, by its arguments.
+func findShim(dir string) (proctree.ID, error) {
+	all, err := proctree.All()
+	if err != nil {
+		return proctree.ID{}, err
+	}
+	want := []byte("node-shim\x00run\x00" + dir + "\x00")
+	for _, st := range all {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", st.Pid))
+		if err == nil && bytes.Equal(b, want) {
+			return st.ID(), nil
+		}
+	}
+	return proctree.ID{}, proctree.ErrGone
 }
 
 // killAll kills every process of a run and returns when none is alive.

@@ -138,7 +138,10 @@ func (g Group) below() []string {
 // not wait.
 func (g Group) Kill() error { return g.Write("cgroup.kill", "1") }
 
-// SetFrozen asks for the group to be frozen or thawed. It does not wait.
+// SetFrozen asks for the group to be frozen or thawed. It does not wait. No
+// signal makes a frozen process run. One that it does not handle and that ends
+// it by default may still do so, without a step of its code: the kernel then
+// treats it as SIGKILL.
 func (g Group) SetFrozen(frozen bool) error {
 	v := "0"
 	if frozen {

@@ -78,5 +78,7 @@
 // A write that fails loses the text of that write and no more: the segment is
 // cut back to its last whole record, the bytes are counted, and once a write
 // succeeds again the stream "shim" says "dropped N bytes of output: REASON".
-// The same happens when a disk hangs for longer than StallLimit.
+// The same happens when a disk hangs for longer than StallLimit, or takes less
+// than MinRate for good. A disk that is merely slower than the workload slows
+// the workload down, and nothing is lost.
 package shim

@@ -115,7 +115,7 @@ func TestStandardLibraryOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	const ours = "github.com/barista-fleet/barista/"
-	for _, p := range strings.Fields(string(out)) {
+	for p := range strings.FieldsSeq(string(out)) {
 		switch strings.TrimPrefix(p, ours) {
 		case "cmd/node-shim", "pkg/runtime/shim", "pkg/runtime/proctree", "pkg/runtime/leasefile":
 		default:

@@ -25,11 +25,14 @@ const (
 	// for what is in them, and may refuse.
 	pipeSize = 256 << 10
 
-	// StallLimit is how long the workload waits, once, for a disk that has
-	// stopped taking output. From then on output is dropped until it takes
-	// some again. A disk that is merely slower than the workload slows it
-	// down: then nothing is lost. An agent may ask for another limit.
+	// StallLimit is how long the workload may have to wait, once, for a disk
+	// that has stopped taking output; then output is dropped until it takes
+	// some again. An agent may ask for another limit.
 	StallLimit = 100 * time.Millisecond
+	// MinRate, in bytes a second, is below what a slow disk does not slow the
+	// workload down: what it does not take then is dropped. Above it nothing
+	// is lost, and a workload that prints faster than that waits for the disk.
+	MinRate = 8 << 20
 	// drainLimit bounds what is still read once every process of the run is
 	// dead: the pipe's content, unless a stranger was handed its other end.
 	drainLimit = 4 << 20
@@ -43,14 +46,13 @@ type chunk struct {
 }
 
 // output takes the workload's output from two pipes to a log. The readers
-// never wait for the disk longer than the limit of a stall.
+// never keep the workload waiting for longer than credit allows.
 type output struct {
 	log     *recorder
-	stall   time.Duration
 	queue   chan chunk
 	free    chan []byte
 	inUse   atomic.Int64 // buffers that exist
-	stalled atomic.Bool  // the disk takes nothing: do not wait for it again
+	credit  credit
 	lost    atomic.Int64 // bytes dropped by the readers since the last marker
 	pipes   []*os.File
 	readers sync.WaitGroup
@@ -59,11 +61,11 @@ type output struct {
 
 func newOutput(segs *segments, stall time.Duration) *output {
 	return &output{
-		log:   newRecorder(segs),
-		stall: stall,
-		queue: make(chan chunk, maxBuffers),
-		free:  make(chan []byte, keepBuffers),
-		done:  make(chan struct{}),
+		log:    newRecorder(segs),
+		credit: credit{limit: stall},
+		queue:  make(chan chunk, maxBuffers),
+		free:   make(chan []byte, keepBuffers),
+		done:   make(chan struct{}),
 	}
 }
 
@@ -167,6 +169,7 @@ func (o *output) push(s Stream, buf []byte, n int, err error) bool {
 	case cap(buf) < bufferSize: // the place for output that is dropped
 		o.lost.Add(int64(n))
 	default:
+		o.credit.earn(n)
 		o.queue <- chunk{stream: s, at: time.Now(), buf: buf[:n]} // has room for every buffer
 	}
 	return true
@@ -181,8 +184,29 @@ func readInto(fd int, buf []byte) (int, error) {
 	}
 }
 
-// buffer returns an empty buffer, or a smaller one when the disk has stalled:
-// what is read into that is dropped.
+// credit is how long the workload may still be kept waiting. It is earned with
+// output that was taken, at MinRate, so that waiting never adds up to more.
+type credit struct {
+	limit time.Duration
+	spent atomic.Int64 // of limit, in nanoseconds
+}
+
+func (c *credit) left() time.Duration { return c.limit - time.Duration(c.spent.Load()) }
+
+func (c *credit) spend(d time.Duration) { c.spent.Add(int64(d)) }
+
+func (c *credit) earn(n int) {
+	d := int64(n) * int64(time.Second) / MinRate
+	for {
+		old := c.spent.Load()
+		if old == 0 || c.spent.CompareAndSwap(old, max(old-d, 0)) {
+			return
+		}
+	}
+}
+
+// buffer returns an empty buffer, or a smaller one when the log takes too
+// little: what is read into that is dropped.
 func (o *output) buffer() []byte {
 	select {
 	case b := <-o.free:
@@ -193,14 +217,16 @@ func (o *output) buffer() []byte {
 		return make([]byte, bufferSize)
 	}
 	o.inUse.Add(-1)
-	if !o.stalled.Load() {
-		t := time.NewTimer(o.stall)
+	if limit := o.credit.left(); limit > 0 {
+		begin := time.Now()
+		t := time.NewTimer(limit)
 		defer t.Stop()
 		select {
 		case b := <-o.free:
+			o.credit.spend(time.Since(begin))
 			return b[:bufferSize]
 		case <-t.C:
-			o.stalled.Store(true)
+			o.credit.spend(limit)
 		}
 	}
 	return make([]byte, bufferSize/2)
@@ -211,7 +237,6 @@ func (o *output) release(buf []byte) {
 	if cap(buf) < bufferSize {
 		return
 	}
-	o.stalled.Store(false)
 	select {
 	case o.free <- buf:
 	default:
@@ -223,6 +248,7 @@ func (o *output) release(buf []byte) {
 func (o *output) write() {
 	flush := time.NewTimer(PartialDelay)
 	flush.Stop()
+	armed := false
 	for {
 		select {
 		case c, ok := <-o.queue:
@@ -245,10 +271,14 @@ func (o *output) write() {
 			}
 			o.log.flush()
 			o.log.trim()
-			if o.log.unfinished() {
+			// Counted from when the line was left unfinished, whatever the
+			// other stream does.
+			if o.log.unfinished() && !armed {
 				flush.Reset(PartialDelay)
+				armed = true
 			}
 		case <-flush.C:
+			armed = false
 			o.log.flushPartial()
 		}
 	}
@@ -260,7 +290,7 @@ func (o *output) take(c chunk) {
 	o.release(c.buf)
 }
 
-var errStalled = errors.New("the log's disk does not answer")
+var errStalled = errors.New("the disk of the log is too slow")
 
 // dropped returns how many bytes were lost. It is called after finish.
 func (o *output) dropped() int64 {

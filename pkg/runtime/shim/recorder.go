@@ -22,7 +22,8 @@ const (
 // goroutine. Nothing it meets makes it stop.
 type recorder struct {
 	segs  *segments
-	limit int // of a batch
+	write func(records []byte) (n int, err error) // segs.write, but for tests
+	limit int                                     // of a batch
 	batch []byte
 	lines [2]line // by Stream
 
@@ -42,7 +43,7 @@ type line struct {
 }
 
 func newRecorder(segs *segments) *recorder {
-	return &recorder{segs: segs, limit: int(min(batchSize, segs.maxBytes/2))}
+	return &recorder{segs: segs, write: segs.write, limit: int(min(batchSize, segs.maxBytes/4))}
 }
 
 // add records text of a stream.
@@ -109,7 +110,7 @@ func (r *recorder) flush() {
 	if len(r.batch) == 0 {
 		return
 	}
-	n, err := r.segs.write(r.batch)
+	n, err := r.write(r.batch)
 	if err != nil {
 		r.drop(payload(r.batch[n:]), err)
 	}
@@ -183,7 +184,7 @@ func (r *recorder) admit(at time.Time) bool {
 		reason = pe.Err // the path says nothing to whoever reads the log
 	}
 	b = appendRecord(b, stamp, StreamShim, true, fmt.Appendf(nil, "dropped %d bytes of output: %v", r.lost, reason))
-	if n, err := r.segs.write(b); err != nil {
+	if n, err := r.write(b); err != nil {
 		if n > 0 {
 			// The ends of lines got through, the admission did not: written
 			// again, they are only empty lines.

@@ -28,6 +28,9 @@ const (
 	// 4 MiB times this percentage.
 	gcPercent = 25
 
+	// fdLimit is up to where descriptors are looked for on old kernels.
+	fdLimit = 4096
+
 	prSetChildSubreaper = 36
 	prSetNoNewPrivs     = 38
 )
@@ -72,8 +75,7 @@ func probe() int {
 
 // run owns one workload from start to end.
 func run(dir string) int {
-	syscall.CloseOnExec(fdAnswer)
-	syscall.CloseOnExec(fdLock)
+	closeOnExec()
 	answer := os.NewFile(fdAnswer, "answer")
 	s, err := start(dir)
 	if err != nil {
@@ -142,7 +144,7 @@ func start(dir string) (*shim, error) {
 	}
 	s.out = newOutput(segs, cmp.Or(l.LogStall, StallLimit))
 	s.state = &State{
-		Protocol: Protocol, Instance: l.Instance, Shim: self, Started: time.Now(),
+		Protocol: Protocol, Instance: l.Instance, Shim: self, Started: now(),
 		Cgroup: l.Cgroup, Tag: l.Tag, LogDir: l.LogDir, Ref: l.Ref,
 	}
 	// Before the start: from here on, whoever finds this run without us knows
@@ -173,6 +175,23 @@ func start(dir string) (*shim, error) {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0)
 	return s, nil
 }
+
+// closeOnExec keeps every descriptor but the standard ones from the workload:
+// ours, and those that the agent was itself given by whoever started it.
+func closeOnExec() {
+	const sysCloseRange, closeRangeCloexec = 436, 1 << 2
+	_, _, errno := syscall.Syscall(sysCloseRange, fdAnswer, uintptr(^uint32(0)), closeRangeCloexec)
+	if errno == 0 {
+		return
+	}
+	// Before Linux 5.11.
+	for fd := fdAnswer; fd < fdLimit; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+}
+
+// now is the wall clock as a file holds it: what is written equals what is read.
+func now() time.Time { return time.Now().UTC().Round(0) }
 
 // checkLease is the last look before a start that must not come late: between the
 // agent's decision and this instant anything may have been stopped for any time.
@@ -239,7 +258,7 @@ func (s *shim) reap() *Exit {
 			continue
 		}
 		alive = false
-		exit.Ended = time.Now()
+		exit.Ended = now()
 		exit.Code = ws.ExitStatus()
 		if ws.Signaled() {
 			exit.Signal = int(ws.Signal())
@@ -247,7 +266,8 @@ func (s *shim) reap() *Exit {
 			exit.OOM = ws.Signal() == syscall.SIGKILL && proctree.Group(s.launch.Cgroup).OOMKills() > 0
 		}
 	}
-	exit.CPUMsec = cpu.Milliseconds()
+	// The group has counted also what was never reaped by anyone.
+	exit.CPUMsec = max(cpu, proctree.Group(s.launch.Cgroup).CPU()).Milliseconds()
 	return exit
 }
 

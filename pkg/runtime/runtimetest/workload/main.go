@@ -72,6 +72,9 @@ func run(o *options) int {
 		return middleChild(o)
 	}
 	term := make(chan os.Signal, 1)
+	// A program that waits for nothing is ended by the Go runtime; one that
+	// waits for a signal is not.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)
 	if o.ignoreTerm {
 		signal.Ignore(syscall.SIGTERM)
 	} else {
