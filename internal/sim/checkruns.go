@@ -71,7 +71,7 @@ func (w *world) rough() bool {
 // ended notes how a run ended.
 func (c *checker) ended(r *run) {
 	s := c.w.subject(r.w.Name)
-	if s.kind == fleet.KindJob && r.w.Exit.Code == 0 && r.w.Exit.Signal == 0 && !r.w.Exit.Lost {
+	if r.kind == fleet.KindJob && r.w.Exit.Code == 0 && r.w.Exit.Signal == 0 && !r.w.Exit.Lost {
 		if s.exit0 == nil {
 			s.exit0 = map[string]uint64{}
 		}

@@ -181,7 +181,7 @@ func (w *world) apply(a *agent, key string, body []byte, cond bucket.Condition) 
 		return r
 	}
 	w.stats.Writes++
-	w.note(a.n.idx, "put", w.describe(key, body), 0)
+	w.noteBody(a.n.idx, "put", key, body)
 	w.check.applied(a, key, before, existed, body)
 	return r
 }

@@ -18,6 +18,7 @@ var (
 // run is one run of a workload on a machine. It does not need the agent.
 type run struct {
 	w        runtime.Workload
+	kind     fleet.Kind // of the spec it was started with
 	node     *node
 	alive    bool
 	born     time.Duration
@@ -118,9 +119,9 @@ func (a *agent) execute(op reconcile.RunOp) {
 		return
 	}
 	r := &run{w: runtime.Workload{Ref: op.Start.Ref, State: runtime.StateRunning, Pid: 1, Started: n.clock.wallNow(w.now)}, node: n, alive: true, born: w.now, ends: never}
-	s := w.subject(op.Name)
+	r.kind = op.Start.Spec.WithDefaults().Kind
 	r.stubborn = w.chance(0.3)
-	if s.kind == fleet.KindJob {
+	if r.kind == fleet.KindJob {
 		r.ends = w.now + w.between(50*time.Millisecond, 2*w.sc.longestTTL)
 		if w.chance(w.sc.exits) {
 			r.code = 1

@@ -98,11 +98,3 @@ func (w *world) run() Result {
 	}
 	return res
 }
-
-// describe renders a record for the trace; empty unless the trace is kept.
-func (w *world) describe(key string, body []byte) string {
-	if !w.trace.keep {
-		return key
-	}
-	return key + " " + string(body)
-}

@@ -1,18 +1,16 @@
 package sim
 
 import (
+	"maps"
 	"os"
+	"runtime"
+	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
-
-// judged are the kinds of trouble whose schedules must all hold. The others are
-// run by ALL=1: their checks still take some lawful behaviour (a drained node that
-// is the last one, a record removed by hand) for a fault.
-var judged = map[string]bool{
-	profileNodeLoss.String(): true, profileOutage.String(): true, profileNetwork.String(): true, profilePause.String(): true,
-}
 
 func number(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
@@ -27,31 +25,51 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return v
 }
 
-// TestSim runs the schedules of SEEDS seeds, from FROM on.
+// TestSim runs the schedules of SEEDS seeds, from FROM on, on every processor. A
+// schedule is of one goroutine, so how many run at once changes nothing in it.
 func TestSim(t *testing.T) {
 	n, from := number(t, "SEEDS", 400), number(t, "FROM", 1)
-	all := os.Getenv("ALL") != ""
 	began := time.Now()
-	var ran, events, failures int
-	for seed := from; seed < from+n; seed++ {
-		sc, _ := scenarioOf(seed)
-		if !all && !judged[sc.profile.String()] {
-			continue
-		}
-		r := Run(seed, Options{})
-		ran++
+	results := make([]Result, n)
+	var next atomic.Uint64
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < n; i = next.Add(1) - 1 {
+				results[i] = Run(from+i, Options{})
+			}
+		})
+	}
+	wg.Wait()
+	report(t, results, time.Since(began))
+}
+
+// report prints what the schedules came to, and the first failures.
+func report(t *testing.T, results []Result, took time.Duration) {
+	t.Helper()
+	ran, failed := map[string]int{}, map[string]int{}
+	events, failures := 0, 0
+	for _, r := range results {
+		ran[r.Profile]++
 		events += r.Stats.Events
 		if r.Failure == nil {
 			continue
 		}
-		if failures++; failures <= 3 {
+		failed[r.Profile]++
+		switch failures++; {
+		case failures <= 3:
 			t.Error(r.Profile, r.Failure.Report())
+		default:
+			t.Error(r.Profile, r.Failure.Error())
 		}
 	}
-	t.Logf("%d schedules, %d failed, %d events, %.0f schedules/s", ran, failures, events, float64(ran)/time.Since(began).Seconds())
-	if ran == 0 {
+	for _, p := range slices.Sorted(maps.Keys(ran)) {
+		t.Logf("%-10s %6d schedules, %d failed", p, ran[p], failed[p])
+	}
+	if len(results) == 0 {
 		t.Error("no schedule was run")
 	}
+	t.Logf("%d schedules judged, %d failed, %d events, %.0f schedules/s", len(results), failures, events, float64(len(results))/took.Seconds())
 }
 
 // TestReplay shows the schedule of SEED, every line of it.

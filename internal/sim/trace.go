@@ -39,6 +39,14 @@ func (t *trace) word(v uint64) {
 	}
 }
 
+func fnvHash(b []byte) uint64 {
+	h := uint64(fnvOffset)
+	for _, c := range b {
+		h = (h ^ uint64(c)) * fnvPrime
+	}
+	return h
+}
+
 func (t *trace) text(s string) {
 	for i := range len(s) {
 		t.hash = (t.hash ^ uint64(s[i])) * fnvPrime
@@ -59,6 +67,17 @@ func (w *world) note(node int, what, detail string, n uint64) {
 	t.lines = append(t.lines, line{at: w.now, node: node, what: what, detail: detail, n: n})
 	if !t.all && len(t.lines) > 4*tailLines {
 		t.lines = append(t.lines[:0], t.lines[len(t.lines)-tailLines:]...)
+	}
+}
+
+// noteBody adds the line of a write. What was written is part of the hash, and is
+// rendered only where lines are.
+func (w *world) noteBody(node int, what, key string, body []byte) {
+	h := fnvHash(body)
+	w.note(node, what, key, h)
+	if t := &w.trace; t.keep {
+		l := &t.lines[len(t.lines)-1]
+		l.detail, l.n = key+" "+string(body), 0
 	}
 }
 
