@@ -242,7 +242,7 @@ func (a *Agent) open(ctx context.Context) (reconcile.Start, error) {
 		return start, err
 	}
 	a.driver = driver
-	id, suspicious := identify(state.Identity, runs, dirID)
+	id, suspicious := identify(state.Identity, runs, thisPlace(dirID))
 	if err := a.checkFleet(id); err != nil {
 		return start, err
 	}
@@ -258,7 +258,7 @@ func (a *Agent) open(ctx context.Context) (reconcile.Start, error) {
 	if suspicious && state.Identity != nil {
 		writer = fleet.NewNonce()
 	}
-	a.book = &book{j: a.j, id: id, node: id.NodeID, name: a.cfg.NodeName, life: life, wall: a.wall}
+	a.book = &book{j: a.j, id: id, here: thisPlace(dirID), node: id.NodeID, name: a.cfg.NodeName, life: life, wall: a.wall}
 	if err := a.dropOldOps(state.Ops); err != nil {
 		return start, err
 	}

@@ -36,29 +36,43 @@ func firstLine(path string) string {
 // identify works out who this node is from its journal, or, where there is none
 // that can be trusted, from the labels of what runs here. suspicious says that
 // the machine, the boot or the directory is another than the journal's.
-func identify(old *journal.Identity, runs []runtime.Workload, dirID string) (id journal.Identity, suspicious bool) {
-	here := journal.Identity{MachineID: machineID(), BootID: leasefile.BootID(), DirID: dirID}
+//
+// What a suspicious node journals is still the old place: it becomes this one only
+// with the next registration. Otherwise a copy that was refused would take itself,
+// when it is started again, for the agent that it was copied from.
+func identify(old *journal.Identity, runs []runtime.Workload, here place) (id journal.Identity, suspicious bool) {
 	if old == nil || old.NodeID == "" {
-		here.NodeID = fleet.NewNodeID()
+		id = journal.Identity{NodeID: fleet.NewNodeID(), Writer: fleet.NewNonce()}
 		for _, r := range runs {
 			if r.NodeID != "" {
-				here.NodeID, here.FleetID = r.NodeID, r.FleetID
+				id.NodeID, id.FleetID = r.NodeID, r.FleetID
 				suspicious = true
 			}
 		}
-		here.Writer, here.NewWriter = fleet.NewNonce(), ""
-		return here, suspicious
+	} else {
+		id = *old
+		suspicious = here != place{id.MachineID, id.BootID, id.DirID}
 	}
-	id = *old
-	suspicious = id.MachineID != here.MachineID || id.BootID != here.BootID || id.DirID != here.DirID
-	id.MachineID, id.BootID, id.DirID = here.MachineID, here.BootID, here.DirID
+	if !suspicious {
+		here.mark(&id)
+	}
 	return id, suspicious
+}
+
+// place is where an agent lives: a machine, a boot of it, a data directory.
+type place struct{ machine, boot, dir string }
+
+func thisPlace(dirID string) place { return place{machineID(), leasefile.BootID(), dirID} }
+
+func (p place) mark(id *journal.Identity) {
+	id.MachineID, id.BootID, id.DirID = p.machine, p.boot, p.dir
 }
 
 // book is the reconciler's journal over pkg/journal.
 type book struct {
 	j      *journal.Journal
 	id     journal.Identity // as last submitted; used by the loop's goroutine only
+	here   place
 	node   string
 	name   string
 	life   string
@@ -118,6 +132,9 @@ func (b *book) Commit(in reconcile.Batch) func() error {
 }
 
 func (b *book) SaveIdentity(id lease.Identity) func() error {
+	if id.Registered() {
+		b.here.mark(&b.id)
+	}
 	b.id.Incarnation, b.id.Writer, b.id.Intended, b.id.NewWriter = id.Incarnation, id.Writer, id.Intended, id.NewWriter
 	return b.saveID()
 }

@@ -113,6 +113,10 @@ type Identity struct {
 // highest is the highest incarnation the identity mentions.
 func (id Identity) highest() uint64 { return max(id.Incarnation, id.Intended) }
 
+// Registered reports an identity whose last incarnation is known to have been
+// written, as opposed to one that is only about to be.
+func (id Identity) Registered() bool { return id.Incarnation != 0 && id.Intended <= id.Incarnation }
+
 // owns reports whether a live record with this incarnation and writer was
 // written from this journal.
 func (id Identity) owns(incarnation uint64, writer string) bool {

@@ -32,6 +32,7 @@ type self struct {
 	watching bucket.ETag // watched version
 	since    Instant     // when it was first seen
 	observed Instant     // the last successful look while watching
+	moved    bool        // it was replaced once while watched
 }
 
 // pending is a write that may have landed, or may yet.
@@ -304,6 +305,11 @@ func (m *Machine) selfWatch(obj bucket.Object, rec *fleet.Node) {
 		m.raise()
 	case obj.ETag != s.watching && rec == nil:
 		m.watch(obj) // removed or damaged under our eyes: its writer will tell
+	case obj.ETag != s.watching && !s.moved:
+		// The last write of the life before this one may have been on its way
+		// still. Another cannot follow it: both were conditioned on one version.
+		s.moved = true
+		m.watch(obj)
 	case obj.ETag != s.watching:
 		m.halt(fmt.Sprintf("another agent is renewing %s as writer %s: this data directory is a copy of one that is in use; "+
 			"remove it, or give this machine a data directory of its own", m.selfKey(), rec.Writer))
@@ -329,6 +335,9 @@ func (m *Machine) watch(obj bucket.Object) {
 func (m *Machine) selfVerify(rec *fleet.Node) {
 	s := &m.self
 	switch {
+	case rec != nil && rec.Incarnation > s.inc && rec.State == fleet.NodeLive && rec.Writer != m.cfg.Writer:
+		// A fence says so; this is a registration, by a copy of this data directory.
+		m.halt(fmt.Sprintf("writer %s registered %s at incarnation %d: two agents share one identity", rec.Writer, m.selfKey(), rec.Incarnation))
 	case rec == nil || rec.Incarnation > s.inc || rec.Incarnation == s.inc && rec.State != fleet.NodeLive:
 		m.fenced()
 	case rec.Incarnation < s.inc:

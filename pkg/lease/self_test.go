@@ -98,8 +98,9 @@ func TestRejectedRenewal(t *testing.T) {
 		"same incarnation, live: not fenced, whatever the nonce": {live(1, "w1"), "live"},
 		"same incarnation, another writer: a shared identity":    {live(1, "w9"), "halted"},
 		"higher incarnation: fenced":                             {fenced, "raising"},
-		"missing: fenced":                                        {nil, "raising"},
-		"unreadable: fenced":                                     {"garbage", "raising"},
+		"higher incarnation, registered by another: shared":      {live(2, "w9"), "halted"},
+		"missing: fenced":    {nil, "raising"},
+		"unreadable: fenced": {"garbage", "raising"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -216,7 +217,22 @@ func TestSuspiciousStartWatchesForAFullTTL(t *testing.T) {
 			t.Errorf("live after %v at incarnation %d, want at least %v and 5", waited, r.m.Incarnation(), ContenderWait(testTTL, DefaultKillTime))
 		}
 	})
-	t.Run("a beat: another agent lives", func(t *testing.T) {
+	t.Run("one late write of the life before", func(t *testing.T) {
+		r := newRig(t)
+		r.write(selfKeyName, peerRecord("n-self", 4, 7, testTTL))
+		r.step(AllowRaise{OK: true})
+		r.step(Boot{Identity: id, Suspicious: true})
+		r.run(testTTL / 2)
+		r.write(selfKeyName, peerRecord("n-self", 4, 8, testTTL))
+		landed := r.now
+		for !r.m.CanAct() && r.now.Sub(landed) < 3*testTTL {
+			r.run(50 * time.Millisecond)
+		}
+		if waited := r.now.Sub(landed); waited < ContenderWait(testTTL, DefaultKillTime) || r.m.Incarnation() != 5 {
+			t.Errorf("%s at incarnation %d, %v after the late write; want live at 5, a whole wait after it", r.m.State(), r.m.Incarnation(), waited)
+		}
+	})
+	t.Run("beats: another agent lives", func(t *testing.T) {
 		r := newRig(t)
 		r.step(AllowRaise{OK: true})
 		for beat := uint64(7); beat < 12; beat++ {
