@@ -89,6 +89,13 @@ func (c *checker) session(a *agent, s *subject, prev *fleet.Session, existed boo
 	if s.owners == nil {
 		s.owners = map[uint64]claimant{}
 	}
+	if prev == nil && s.lostAt != 0 && a.knows[s.name] < s.maxEpoch {
+		// An ownership record that a hand removed or damaged takes its epoch along:
+		// an agent that never saw that epoch begins anew. That is outside the
+		// guarantees, and so is what follows for that name.
+		s.rewound = true
+	}
+	a.knows[s.name] = max(a.knows[s.name], rec.Epoch)
 	if !s.rewound {
 		c.epochs(a, s, prev, rec)
 	}
@@ -102,7 +109,7 @@ func (c *checker) session(a *agent, s *subject, prev *fleet.Session, existed boo
 	if taken && c.incs[prev.Owner] <= prev.Incarnation && !s.rewound {
 		w.fail(invariantI3, "%s took %s at epoch %d from %s, whose incarnation %d has not passed", a.n.host, s.name, rec.Epoch, prev.Owner, prev.Incarnation)
 	}
-	if prev == nil && s.lostAt != 0 && s.last != nil && s.last.Owner != "" && s.last.Owner != a.id && rec.Owner != "" && c.incs[s.last.Owner] <= s.last.Incarnation {
+	if !s.rewound && prev == nil && s.lostAt != 0 && s.last != nil && s.last.Owner != "" && s.last.Owner != a.id && rec.Owner != "" && c.incs[s.last.Owner] <= s.last.Incarnation {
 		if ttl := time.Duration(s.last.OwnerTTLMillis) * time.Millisecond; w.now-s.lostAt < ttl {
 			w.fail(invariantI3, "%s made %s again %v after its record was lost; its owner %s had a lease of %v", a.n.host, s.name, w.now-s.lostAt, s.last.Owner, ttl)
 		}
@@ -111,7 +118,7 @@ func (c *checker) session(a *agent, s *subject, prev *fleet.Session, existed boo
 		c.single(a, s)
 	}
 	c.completion(a, s, prev, rec)
-	if prev != nil && prev.Owner == a.id && rec.Owner == "" && !rec.Phase.Done() && s.touched <= a.n.sinceOf(s) &&
+	if prev != nil && prev.Owner == a.id && rec.Owner == "" && !rec.Phase.Done() && !a.drained && s.touched <= a.n.sinceOf(s) &&
 		s.desired.Intent.Seq <= prev.Seen && s.desired.State == fleet.DesiredPresent && s.desired.UID == prev.UID {
 		w.fail(invariantI6, "%s released %s at epoch %d for no reason that anyone gave: %s", a.n.host, s.name, rec.Epoch, rec.Reason)
 	}
@@ -194,7 +201,7 @@ func (c *checker) nodeWrite(a *agent, rec *fleet.Node) {
 		}
 		return
 	}
-	if rec.State != fleet.NodeFenced || rec.Incarnation <= most && !rewound {
+	if rec.State != fleet.NodeFenced || rec.Incarnation <= most && !rewound && !c.spoiled[rec.ID] {
 		w.fail(invariantLease, "%s wrote state %s incarnation %d of %s, which had %d", a.n.host, rec.State, rec.Incarnation, rec.ID, most)
 	}
 	w.stats.Fences++
@@ -227,9 +234,10 @@ func (c *checker) tampered(key string) {
 	for _, s := range c.w.names {
 		switch key {
 		case fleet.PrefixSessions + s.name:
-			// An ownership record that a hand removed takes its epoch along: an
-			// agent that never saw it begins anew. That is outside the guarantees.
-			s.lostAt, s.touched, s.rewound = c.w.now, c.w.now, true
+			s.touched = c.w.now
+			if s.lostAt == 0 {
+				s.lostAt = c.w.now
+			}
 		case fleet.PrefixDesired + s.name:
 			s.touched = c.w.now
 		}

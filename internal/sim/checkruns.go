@@ -105,7 +105,7 @@ func (c *checker) stopping(a *agent, r *run) {
 	rec := w.session(s.name)
 	spec := s.desired.Spec.WithDefaults()
 	switch {
-	case s.touched > 0 && s.touched+time.Nanosecond > r.born, s.rewound:
+	case s.touched > 0 && s.touched+time.Nanosecond > r.born, s.rewound, a.drained:
 	case rec == nil || rec.Owner != a.id || rec.Epoch > r.w.Epoch:
 	case s.desired.Intent.Seq > rec.Seen || s.desired.State == fleet.DesiredDeleted: // asked for, and not carried out yet
 	case s.desired.UID != r.w.UID || s.desired.Generation > r.w.Generation:

@@ -27,6 +27,7 @@ func (w *world) heal() {
 		n.powerOn()
 		n.start()
 	}
+	w.operator.undrain()
 	for _, s := range w.names { // what a hand took from desired/ is applied again
 		if _, ok := w.store.objects[fleet.PrefixDesired+s.name]; !ok || w.check.unreadable(s) {
 			w.operator.write(s, "apply again")
@@ -140,6 +141,9 @@ func (w *world) unsettledName(s *subject) string {
 	d, rec, runs := s.desired, w.session(s.name), w.aliveRuns(s.name)
 	if rec != nil && rec.Phase == fleet.PhaseStopped && rec.UID == d.UID && d.Intent.Seq <= rec.Seen && len(runs) == 0 {
 		return "" // nobody asks for it to run, wherever it is: not urgent
+	}
+	if rec == nil && len(runs) == 0 && s.last != nil && s.last.UID == d.UID && s.last.Phase.Done() {
+		return "" // a hand removed the record, and whoever has seen it knows that it was done
 	}
 	if rec == nil {
 		if _, there := w.store.objects[fleet.PrefixSessions+s.name]; there {

@@ -236,9 +236,6 @@ func (w *world) faultDrain() {
 	}
 	w.store.plant(key, body)
 	w.note(n.idx, "drain", "", 0)
-	for _, s := range w.names {
-		s.touched = w.now
-	}
 }
 
 // anyObject picks a record of the fleet's.

@@ -82,6 +82,7 @@ type exchange struct {
 	bound  time.Duration
 	apply  func() reconcile.Input
 	broken func(err error) reconcile.Input
+	heard  func() // when the agent takes the answer in; nil: nobody minds
 }
 
 // request performs one exchange. It is sent from a goroutine of the agent: later
@@ -91,13 +92,17 @@ func (a *agent) request(x exchange) {
 	a.do(w.between(0, 300*time.Microsecond), func() {
 		f := w.fate(a.n, x.bound)
 		open := true
-		finish := func(in reconcile.Input) {
+		heard := func() {}
+		finish := func(in reconcile.Input, heard func()) {
 			if open {
 				open = false
-				a.input(in)
+				a.go1(func() {
+					heard()
+					a.step(in)
+				})
 			}
 		}
-		w.after(a.n.clock.span(x.bound), func() { finish(x.broken(bucket.ErrUnreachable)) })
+		w.after(a.n.clock.span(x.bound), func() { finish(x.broken(bucket.ErrUnreachable), func() {}) })
 		if !f.arrives || !a.n.reaches() {
 			return
 		}
@@ -115,13 +120,15 @@ func (a *agent) request(x exchange) {
 				in = x.apply()
 				if f.broken {
 					in = x.broken(bucket.ErrUnreachable)
+				} else if x.heard != nil {
+					heard = x.heard
 				}
 			}
 			if f.answered {
 				w.after(f.answer, func() {
 					if a.n.hears() {
 						a.heard()
-						finish(in)
+						finish(in, heard)
 					}
 				})
 			}
@@ -131,13 +138,15 @@ func (a *agent) request(x exchange) {
 
 func (a *agent) get(e lease.Get) {
 	w := a.n.w
+	var obj bucket.Object
 	a.request(exchange{
 		key: e.Key, bound: a.n.times.Call,
 		apply: func() reconcile.Input {
-			obj := w.store.get(e.Key, e.IfNoneMatch)
+			obj = w.store.get(e.Key, e.IfNoneMatch)
 			w.note(a.n.idx, "get", e.Key, uint64(obj.Status))
 			return lease.GotObject{Op: e.Op, Object: obj}
 		},
+		heard: func() { a.learned(e.Key, obj) },
 		broken: func(err error) reconcile.Input { return lease.GotObject{Op: e.Op, Err: err} },
 	})
 }

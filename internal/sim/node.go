@@ -2,9 +2,12 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/barista-fleet/barista/internal/bucket"
 	"github.com/barista-fleet/barista/pkg/fleet"
 	"github.com/barista-fleet/barista/pkg/lease"
 	"github.com/barista-fleet/barista/pkg/reconcile"
@@ -57,6 +60,26 @@ type agent struct {
 	spins      int
 	spinAt     time.Duration
 	heardAt    time.Duration
+
+	drained bool              // it has read, in this life, that it is to be drained
+	knows   map[string]uint64 // by name: the highest epoch that it has read or written, or was told of at its start
+}
+
+// learned notes an answer that the agent has taken in, for the checks.
+func (a *agent) learned(key string, obj bucket.Object) {
+	if obj.Status != bucket.Found {
+		return
+	}
+	if name, ok := strings.CutPrefix(key, fleet.PrefixSessions); ok {
+		if rec, err := fleet.DecodeSession(name, obj.Body); err == nil {
+			a.knows[name] = max(a.knows[name], rec.Epoch)
+		}
+	}
+	if id, ok := strings.CutPrefix(key, fleet.PrefixDirectives); ok {
+		if d, err := fleet.DecodeDirective(id, obj.Body); err == nil {
+			a.drained = a.drained || d.Drain
+		}
+	}
 }
 
 // do runs f in the agent, d from now: not if it has died, and not before it runs
@@ -174,7 +197,13 @@ func (a *agent) perform(e reconcile.Effect) {
 	case lease.Ring:
 		a.ring(e)
 	case lease.SaveIdentity:
-		c := &commit{change: func(d *disk) { d.identity = e.Identity }}
+		machine, boot := a.n.machine, a.n.boots
+		c := &commit{change: func(d *disk) {
+			d.identity = e.Identity
+			if e.Identity.Registered() {
+				d.machine, d.boot = machine, boot
+			}
+		}}
 		if e.Op != 0 {
 			c.reply = func(err error) reconcile.Input { return lease.IdentitySaved{Op: e.Op, Err: err} }
 		}
@@ -279,7 +308,10 @@ func (n *node) start() {
 		w.fail(invariantSim, "%s: %v", n.host, err)
 		return
 	}
-	a := &agent{n: n, m: m, id: n.disk.nodeID, heardAt: w.now}
+	a := &agent{n: n, m: m, id: n.disk.nodeID, heardAt: w.now, knows: maps.Clone(start.Epochs)}
+	for _, r := range n.runs {
+		a.knows[r.w.Name] = max(a.knows[r.w.Name], r.w.Epoch)
+	}
 	n.agent = a
 	w.stats.Lives++
 	w.note(n.idx, "life", life, uint64(n.clock.boot(w.now)))
@@ -304,7 +336,9 @@ func (n *node) identify() (reconcile.Start, string) {
 	} else if suspicious {
 		writer = w.unique("w")
 	}
-	d.machine, d.boot = n.machine, n.boots
+	if !suspicious {
+		d.machine, d.boot = n.machine, n.boots // otherwise with the next registration
+	}
 	s := reconcile.Start{
 		Identity: d.identity, FleetID: d.fleetID, NewFleetID: w.unique("f-"), Suspicious: suspicious,
 		Owned: d.ownedList(), Epochs: d.clone().epochs,

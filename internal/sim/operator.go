@@ -118,6 +118,20 @@ func (o *operator) act(s *subject) {
 	}
 }
 
+// undrain takes every drain back if nobody is left to take what is given up.
+func (o *operator) undrain() {
+	w := o.w
+	for _, n := range w.nodes {
+		if _, drains := w.store.objects[fleet.PrefixDirectives+n.disk.nodeID]; !n.retired && !drains {
+			return
+		}
+	}
+	for _, n := range w.nodes {
+		w.store.remove(fleet.PrefixDirectives + n.disk.nodeID)
+	}
+	w.note(-1, "operator", "undrain", 0)
+}
+
 // session is the ownership record as it stands in the bucket; nil if there is
 // none that can be read.
 func (w *world) session(name string) *fleet.Session {
