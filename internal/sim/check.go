@@ -48,6 +48,7 @@ type truth struct {
 	lostAt    time.Duration     // when a hand removed or damaged the record; 0: not since a write
 	rewound   bool              // a restored bucket moved it back
 	doneUID   string            // the uid whose completion was stored
+	doneLost  bool              // and a hand has removed or damaged it since
 	orphaned  bool              // a node told that nobody desires it
 	exit0     map[string]uint64 // by uid: the epoch at which a job ended well
 	nextLetGo time.Duration
@@ -183,7 +184,7 @@ func (c *checker) completion(a *agent, s *subject, prev, rec *fleet.Session) {
 	if s.doneUID == rec.UID && !again && !s.rewound {
 		c.w.fail(invariantI9, "%s reported %s complete a second time", a.n.host, s.name)
 	}
-	s.doneUID = rec.UID
+	s.doneUID, s.doneLost = rec.UID, false
 }
 
 // nodeWrite judges a write of a liveness record.
@@ -234,7 +235,7 @@ func (c *checker) tampered(key string) {
 	for _, s := range c.w.names {
 		switch key {
 		case fleet.PrefixSessions + s.name:
-			s.touched = c.w.now
+			s.touched, s.doneLost = c.w.now, s.doneUID != ""
 			if s.lostAt == 0 {
 				s.lostAt = c.w.now
 			}
@@ -253,10 +254,20 @@ func (c *checker) restored() {
 	c.rewound = c.w.now
 	for _, s := range c.w.names {
 		s.touched = c.w.now
-		if rec := c.w.session(s.name); rec == nil && s.maxEpoch > 0 || rec != nil && rec.Epoch < s.maxEpoch || s.last != nil && rec != nil && rec.Nonce != s.last.Nonce {
+		rec := c.w.session(s.name)
+		switch {
+		case rec == nil:
+			s.rewound = s.rewound || s.maxEpoch > 0
+		case rec.Epoch < s.maxEpoch, s.last != nil && rec.Nonce != s.last.Nonce, c.behind(rec.Owner):
 			s.rewound = true
 		}
 	}
+}
+
+// behind reports a node whose record is older than it was.
+func (c *checker) behind(id string) bool {
+	n := c.w.nodeRecord(id)
+	return id != "" && (n == nil || n.Incarnation < c.incs[id])
 }
 
 func (c *checker) told(_ *agent, events []reconcile.Event) {

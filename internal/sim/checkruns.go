@@ -18,7 +18,8 @@ func (c *checker) started(r *run) {
 			c.beside(s, o, r)
 		}
 	}
-	if r.w.UID == s.doneUID && !s.rewound {
+	// Where a hand took the completion away, only who has read it knows of it.
+	if r.w.UID == s.doneUID && !s.rewound && (!s.doneLost || r.by.knowsDone[r.w.UID]) {
 		w.fail(invariantI9, "%s started %s again, which is complete", r.node.host, s.name)
 	}
 	if end, ok := s.exit0[r.w.UID]; ok && r.w.Epoch <= end && !s.rewound {

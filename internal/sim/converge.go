@@ -137,10 +137,21 @@ func (w *world) ownerOf(rec *fleet.Session) (*node, string) {
 	return nil, fmt.Sprintf("owned by %s, which is gone", rec.Owner)
 }
 
+// unsettledName says what is not as it should be of one name. What a restored
+// bucket or a lost node left for people to decide, the operator decides.
 func (w *world) unsettledName(s *subject) string {
+	why := w.astray(s)
+	if rec := w.session(s.name); why != "" && (s.rewound || rec != nil && (rec.Epoch < s.maxEpoch || w.held(s, rec))) {
+		w.operator.letGo(s)
+		return "waits for an operator: " + why
+	}
+	return why
+}
+
+func (w *world) astray(s *subject) string {
 	d, rec, runs := s.desired, w.session(s.name), w.aliveRuns(s.name)
-	if rec != nil && rec.Phase == fleet.PhaseStopped && rec.UID == d.UID && d.Intent.Seq <= rec.Seen && len(runs) == 0 {
-		return "" // nobody asks for it to run, wherever it is: not urgent
+	if rec != nil && rec.Phase == fleet.PhaseStopped && rec.UID == d.UID && !wished(d, rec) && len(runs) == 0 && !w.owned(rec) {
+		return "" // nobody asks for it to run, and nobody is there to take note of what is asked
 	}
 	if rec == nil && len(runs) == 0 && s.last != nil && s.last.UID == d.UID && s.last.Phase.Done() {
 		return "" // a hand removed the record, and whoever has seen it knows that it was done
@@ -165,15 +176,8 @@ func (w *world) unsettledName(s *subject) string {
 	if len(runs) > 1 {
 		return fmt.Sprintf("%d runs", len(runs))
 	}
-	if rec.Epoch < s.maxEpoch || w.held(s, rec) {
-		w.operator.letGo(s)
-		return "waits for an operator"
-	}
 	if rec.Owner == "" {
-		switch {
-		case d.State == fleet.DesiredDeleted, rec.UID == d.UID && rec.Phase.Done():
-			return ""
-		case rec.UID == d.UID && rec.Phase == fleet.PhaseStopped && !pending(d, rec, w.now):
+		if d.State == fleet.DesiredDeleted || rec.UID == d.UID && rec.Phase.Done() {
 			return ""
 		}
 		return "free, and wanted: " + string(rec.Phase)
@@ -186,16 +190,28 @@ func (w *world) unsettledName(s *subject) string {
 		return "deleted, and still owned"
 	case rec.UID != d.UID:
 		return "an earlier creation of the name is still owned"
-	case pending(d, rec, w.now):
+	case d.Intent.Seq > rec.Seen:
 		return "an intent or an alarm is not carried out"
 	}
 	return w.unsettledPhase(s, n, rec, runs)
 }
 
-// pending reports an intent or an alarm that its owner has not acted on. Alarms
-// follow the owner's wall clock, so one that is due by true time only may wait.
-func pending(d *fleet.Desired, rec *fleet.Session, _ time.Duration) bool {
-	return d.Intent.Seq > rec.Seen
+// wished reports an intent, not carried out yet, for which somebody has to take
+// the name. Alarms follow the owner's wall clock, so one that is due by true time
+// only may wait.
+func wished(d *fleet.Desired, rec *fleet.Session) bool {
+	switch d.Intent.Verb {
+	case fleet.VerbRun, fleet.VerbRestart, fleet.VerbReleaseHold, fleet.VerbCancel:
+		return d.Intent.Seq > rec.Seen
+	default: // what is stopped stays stopped
+		return false
+	}
+}
+
+// owned reports a record whose owner is there.
+func (w *world) owned(rec *fleet.Session) bool {
+	n, _ := w.ownerOf(rec)
+	return rec.Owner != "" && n != nil
 }
 
 func (w *world) unsettledPhase(s *subject, n *node, rec *fleet.Session, runs []*run) string {

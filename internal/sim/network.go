@@ -146,7 +146,7 @@ func (a *agent) get(e lease.Get) {
 			w.note(a.n.idx, "get", e.Key, uint64(obj.Status))
 			return lease.GotObject{Op: e.Op, Object: obj}
 		},
-		heard: func() { a.learned(e.Key, obj) },
+		heard:  func() { a.learned(e.Key, obj) },
 		broken: func(err error) reconcile.Input { return lease.GotObject{Op: e.Op, Err: err} },
 	})
 }

@@ -61,8 +61,9 @@ type agent struct {
 	spinAt     time.Duration
 	heardAt    time.Duration
 
-	drained bool              // it has read, in this life, that it is to be drained
-	knows   map[string]uint64 // by name: the highest epoch that it has read or written, or was told of at its start
+	drained   bool              // it has read, in this life, that it is to be drained
+	knowsDone map[string]bool   // by uid: it has read that it is done
+	knows     map[string]uint64 // by name: the highest epoch that it has read or written, or was told of at its start
 }
 
 // learned notes an answer that the agent has taken in, for the checks.
@@ -73,6 +74,7 @@ func (a *agent) learned(key string, obj bucket.Object) {
 	if name, ok := strings.CutPrefix(key, fleet.PrefixSessions); ok {
 		if rec, err := fleet.DecodeSession(name, obj.Body); err == nil {
 			a.knows[name] = max(a.knows[name], rec.Epoch)
+			a.knowsDone[rec.UID] = a.knowsDone[rec.UID] || rec.Phase.Done()
 		}
 	}
 	if id, ok := strings.CutPrefix(key, fleet.PrefixDirectives); ok {
@@ -308,7 +310,7 @@ func (n *node) start() {
 		w.fail(invariantSim, "%s: %v", n.host, err)
 		return
 	}
-	a := &agent{n: n, m: m, id: n.disk.nodeID, heardAt: w.now, knows: maps.Clone(start.Epochs)}
+	a := &agent{n: n, m: m, id: n.disk.nodeID, heardAt: w.now, knows: maps.Clone(start.Epochs), knowsDone: map[string]bool{}}
 	for _, r := range n.runs {
 		a.knows[r.w.Name] = max(a.knows[r.w.Name], r.w.Epoch)
 	}

@@ -19,6 +19,7 @@ var (
 type run struct {
 	w        runtime.Workload
 	kind     fleet.Kind // of the spec it was started with
+	by       *agent
 	node     *node
 	alive    bool
 	born     time.Duration
@@ -118,7 +119,7 @@ func (a *agent) execute(op reconcile.RunOp) {
 		a.do(time.Millisecond, func() { a.input(reconcile.OpDone{Op: op.Op, Withdrawn: true}) })
 		return
 	}
-	r := &run{w: runtime.Workload{Ref: op.Start.Ref, State: runtime.StateRunning, Pid: 1, Started: n.clock.wallNow(w.now)}, node: n, alive: true, born: w.now, ends: never}
+	r := &run{w: runtime.Workload{Ref: op.Start.Ref, State: runtime.StateRunning, Pid: 1, Started: n.clock.wallNow(w.now)}, node: n, by: a, alive: true, born: w.now, ends: never}
 	r.kind = op.Start.Spec.WithDefaults().Kind
 	r.stubborn = w.chance(0.3)
 	if r.kind == fleet.KindJob {
