@@ -181,7 +181,7 @@ func (c *checker) completion(a *agent, s *subject, prev, rec *fleet.Session) {
 		return
 	}
 	again := prev != nil && prev.Phase == fleet.PhaseCompleted && prev.UID == rec.UID
-	if s.doneUID == rec.UID && !again && !s.rewound {
+	if s.doneUID == rec.UID && !again && !s.rewound && !s.doneLost {
 		c.w.fail(invariantI9, "%s reported %s complete a second time", a.n.host, s.name)
 	}
 	s.doneUID, s.doneLost = rec.UID, false

@@ -69,7 +69,7 @@ func (w *world) audit() {
 			return
 		}
 		if w.now-w.healed > w.bound() {
-			w.fail(w.liveness(), "not settled %v after the faults ended: %s", w.now-w.healed, why)
+			w.fail(w.liveness(), "not settled %v after the faults ended: %s%s", w.now-w.healed, why, w.opinions())
 			return
 		}
 	}
@@ -108,6 +108,22 @@ func (w *world) unsettled() string {
 		}
 	}
 	return strings.Join(why, "; ")
+}
+
+// opinions is what each agent makes of each name, for who has to find out why.
+func (w *world) opinions() string {
+	var b strings.Builder
+	for _, n := range w.nodes {
+		if n.agent == nil {
+			continue
+		}
+		snap := n.agent.m.Snapshot()
+		fmt.Fprintf(&b, "\n\t%s is %s under incarnation %d", n.host, snap.State, snap.Incarnation)
+		for _, st := range snap.Names {
+			fmt.Fprintf(&b, "\n\t\t%s: held %v, %v at epoch %d, %s: %v %s", st.Name, st.Held, st.Claim, st.Epoch, st.Phase, st.Decision, st.Reason)
+		}
+	}
+	return b.String()
 }
 
 func (w *world) aliveRuns(name string) []*run {
@@ -153,8 +169,8 @@ func (w *world) astray(s *subject) string {
 	if rec != nil && rec.Phase == fleet.PhaseStopped && rec.UID == d.UID && !wished(d, rec) && len(runs) == 0 && !w.owned(rec) {
 		return "" // nobody asks for it to run, and nobody is there to take note of what is asked
 	}
-	if rec == nil && len(runs) == 0 && s.last != nil && s.last.UID == d.UID && s.last.Phase.Done() {
-		return "" // a hand removed the record, and whoever has seen it knows that it was done
+	if last := s.last; rec == nil && len(runs) == 0 && last != nil && last.UID == d.UID && (last.Phase.Done() || last.Phase == fleet.PhaseStopped && !wished(d, last)) {
+		return "" // a hand removed the record, and whoever has seen it knows that it was over
 	}
 	if rec == nil {
 		if _, there := w.store.objects[fleet.PrefixSessions+s.name]; there {

@@ -86,7 +86,7 @@ func (a *agent) startRun(op reconcile.RunOp) {
 		a.input(reconcile.OpDone{Op: op.Op, Withdrawn: true})
 		return
 	}
-	if w.chance(w.sc.startFails) || n.badStarts && !w.calm {
+	if !w.calm && (w.chance(w.sc.startFails) || n.badStarts) {
 		a.do(w.between(0, 20*time.Millisecond), func() {
 			a.input(reconcile.OpDone{Op: op.Op, Err: errDriver, Refused: w.chance(0.3)})
 		})
