@@ -177,6 +177,26 @@ func TestFreeName(t *testing.T) {
 				}
 			},
 		},
+		"behind with an earlier creation, and an operator says so: taken afresh": {
+			name: func(n *Name) {
+				rec := theirs(fleet.PhaseRunning)
+				rec.UID, rec.Seen, rec.Attempt = "u0", 9, 7
+				n.View = view(lease.ClaimBehind, rec)
+				ask(n, 1, fleet.VerbRestart)
+			}, kind: Acquire, write: lease.WriteClaim, check: func(t *testing.T, a Action) {
+				t.Helper()
+				if !a.Override || a.Record.Attempt != 1 || a.Record.Seen != 1 || a.Record.UID == "u0" {
+					t.Errorf("override %v, record %+v", a.Override, a.Record)
+				}
+			},
+		},
+		"behind, and nobody says anything: left": {
+			name: func(n *Name) {
+				rec := theirs(fleet.PhaseRunning)
+				rec.UID = "u0"
+				n.View = view(lease.ClaimBehind, rec)
+			}, kind: Wait,
+		},
 	} {
 		t.Run(name, c.run)
 	}
