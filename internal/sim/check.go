@@ -157,7 +157,7 @@ func same(a, b *fleet.Session) bool {
 func (c *checker) single(a *agent, s *subject) {
 	for _, n := range c.w.nodes {
 		o := n.agent
-		if o == nil || o == a || s.rewound {
+		if o == nil || o == a || s.rewound || c.behind(o.id) {
 			continue
 		}
 		snap := o.m.Snapshot()

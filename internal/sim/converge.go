@@ -173,14 +173,14 @@ func (w *world) astray(s *subject) string {
 		return "" // a hand removed the record, and whoever has seen it knows that it was over
 	}
 	if rec == nil {
-		if _, there := w.store.objects[fleet.PrefixSessions+s.name]; there {
-			return "its record is unreadable"
-		}
 		if len(runs) > 0 {
 			return fmt.Sprintf("%d runs and no record", len(runs))
 		}
 		if d.State == fleet.DesiredDeleted {
 			return ""
+		}
+		if _, there := w.store.objects[fleet.PrefixSessions+s.name]; there {
+			return "its record is unreadable"
 		}
 		return "nobody has claimed it"
 	}
@@ -255,7 +255,7 @@ func (w *world) unsettledPhase(s *subject, n *node, rec *fleet.Session, runs []*
 	case rec.Phase == fleet.PhaseRunning && rec.Generation < s.desired.Generation:
 		return "the run has an old spec"
 	}
-	if dir, ok := w.store.objects[fleet.PrefixDirectives+rec.Owner]; ok && rec.Phase == fleet.PhaseRunning {
+	if dir, ok := w.store.objects[fleet.PrefixDirectives+rec.Owner]; ok && rec.Phase == fleet.PhaseRunning && s.desired.Spec.OnOwnerLoss != fleet.OwnerLossHold {
 		return "runs on a node that is to be drained: " + string(dir.etag)
 	}
 	_ = n

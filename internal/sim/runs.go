@@ -50,7 +50,8 @@ func (n *node) list() []runtime.Workload {
 	return out
 }
 
-// operate performs one operation on a run, in a goroutine of the agent.
+// operate performs one operation on a run, in a goroutine of the agent. The token
+// is checked right before, as the loop does it.
 func (a *agent) operate(op reconcile.RunOp) {
 	w := a.n.w
 	delay := w.between(0, time.Millisecond)
@@ -58,6 +59,11 @@ func (a *agent) operate(op reconcile.RunOp) {
 		delay = w.between(0, w.sc.longestTTL)
 	}
 	a.do(delay, func() {
+		if n := a.n; op.Kind.Needs() && (a.token == nil || n.boottime() >= a.token.Deadline || a.token.Incarnation != op.Inc) {
+			w.note(n.idx, "withdrawn", op.Instance, 0)
+			a.input(reconcile.OpDone{Op: op.Op, Withdrawn: true})
+			return
+		}
 		switch op.Kind {
 		case reconcile.OpStart:
 			a.startRun(op)
@@ -77,15 +83,10 @@ func (a *agent) opDone(op reconcile.RunOp, r *run, err error) {
 	a.do(a.n.w.between(0, time.Millisecond), func() { a.input(d) })
 }
 
-// startRun begins a run. The token is checked right before, as the loop does it;
-// then the driver works for a while in the agent and, from the fork on, without it.
+// startRun begins a run: the driver works for a while in the agent and, from the
+// fork on, without it.
 func (a *agent) startRun(op reconcile.RunOp) {
 	w, n := a.n.w, a.n
-	if a.token != nil && (n.boottime() >= a.token.Deadline || a.token.Incarnation != op.Start.Incarnation) {
-		w.note(n.idx, "withdrawn", op.Instance, 0)
-		a.input(reconcile.OpDone{Op: op.Op, Withdrawn: true})
-		return
-	}
 	if !w.calm && (w.chance(w.sc.startFails) || n.badStarts) {
 		a.do(w.between(0, 20*time.Millisecond), func() {
 			a.input(reconcile.OpDone{Op: op.Op, Err: errDriver, Refused: w.chance(0.3)})

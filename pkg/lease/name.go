@@ -19,7 +19,7 @@ type name struct {
 	seenAt   Instant // when that version was first seen
 	readAt   Instant // when the last read was answered
 	present  bool    // a record was seen in this life
-	mine     bool    // the journal says that this node owned it
+	mine     bool    // the journal says that this node owned it, and it was not fenced since
 	newer    bool    // unreadable because it is of a later schema
 	maxEpoch uint64  // the highest epoch ever seen, by the journal too
 	lowReads int     // consecutive reads below maxEpoch
@@ -147,13 +147,15 @@ func (m *Machine) claim(n *name) Claim {
 
 // claimMissing judges a record that is not there, or is garbage. One that never
 // was there is free. One that was, was deleted by a hand or a rule: its owner
-// makes it again at once, anyone else only after a TTL of confirmed absence.
+// makes it again at once, anyone else only after a TTL of confirmed absence. A node
+// whose incarnation has passed since is no longer the owner: another may have
+// taken the name before the record went.
 func (m *Machine) claimMissing(n *name) Claim {
 	ttl := m.cfg.TTL
 	switch {
 	case n.known == knownAbsent && !n.present && n.maxEpoch == 0:
 		return ClaimFree
-	case n.rec != nil && n.rec.Owner == m.cfg.NodeID, n.rec == nil && n.mine:
+	case n.rec != nil && n.rec.Owner == m.cfg.NodeID && n.rec.Incarnation == m.self.inc && m.self.phase == selfLive, n.rec == nil && n.mine:
 		return ClaimGone
 	case n.rec != nil:
 		ttl = max(ttl, time.Duration(n.rec.OwnerTTLMillis)*time.Millisecond)

@@ -397,7 +397,12 @@ func (m *Machine) fenced() {
 	m.emit(Fenced{Incarnation: old})
 }
 
+// raise begins a new incarnation: what was claimed under the one before may have
+// been taken.
 func (m *Machine) raise() {
+	for _, n := range m.names {
+		n.mine = false
+	}
 	s := &m.self
 	s.phase, s.deadline, s.verify, s.rereads, s.ttl = selfRaising, 0, false, 0, m.cfg.TTL
 	s.next = m.now

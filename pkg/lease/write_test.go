@@ -181,6 +181,30 @@ func TestDeletedRecord(t *testing.T) {
 			t.Errorf("epoch %d held %v", s.Epoch, r.m.Name("a").Held)
 		}
 	})
+	t.Run("an owner that was fenced is anyone else", func(t *testing.T) {
+		for name, known := range map[string]bool{"in the same life": true, "in a new life": false} {
+			r := newRig(t)
+			if known {
+				r.join()
+				r.hold("a")
+			} else {
+				r.step(Seen{Name: "a", Epoch: 5, Owned: true})
+			}
+			fenced := peerRecord("n-self", 7, 1, testTTL)
+			fenced.State = fleet.NodeFenced
+			r.write(selfKeyName, fenced)
+			delete(r.store, "sessions/a")
+			if !known {
+				r.step(AllowRaise{OK: true})
+				r.step(Boot{})
+			}
+			r.run(2 * testBeat)
+			r.know("a")
+			if c := r.m.Name("a").Claim; c != ClaimMissing || r.m.State() != "live" {
+				t.Errorf("%s: claim %v while %s, want missing: another may have taken it before it was removed", name, c, r.m.State())
+			}
+		}
+	})
 	t.Run("anyone else only after a ttl of absence", func(t *testing.T) {
 		r := withPeer(t, testTTL)
 		delete(r.store, "sessions/a")

@@ -27,6 +27,9 @@ const (
 // owned is brought to where it should be; at last comes what could be taken.
 func Decide(node Node, n Name) Action {
 	if n.Op != 0 {
+		if a, ok := remake(node, n); ok {
+			return a
+		}
 		return wait("an operation is in flight: " + n.Op.String())
 	}
 	if a, ok := endWhatMayNotRun(node, n); ok {
@@ -138,6 +141,17 @@ func standing(node Node, n Name) (Action, bool) {
 		return giveUpParked(n), true
 	}
 	return Action{Kind: Write, Write: w, Record: rec, Reason: "the record names this node; ownership needs a write"}, true
+}
+
+// remake writes again an ownership record that was removed while an operation is
+// in flight. It cannot wait: after a TTL of absence another node may take the name,
+// and a start that takes as long as that would then run beside the other's.
+func remake(node Node, n Name) (Action, bool) {
+	rec := n.record()
+	if n.View.Claim != lease.ClaimGone || n.View.Writing != 0 || rec.Owner != node.ID || !node.CanAct {
+		return Action{}, false
+	}
+	return Action{Kind: Write, Write: lease.WriteClaim, Record: rec.Clone(), Reason: "its ownership record was removed; it is made again"}, true
 }
 
 func (n *Name) anyRun() (runtime.Workload, bool) {

@@ -179,6 +179,13 @@ func TestEndWhatMayNotRun(t *testing.T) {
 				n.View, n.Runs = view(lease.ClaimGone, ours(fleet.PhaseRunning)), []runtime.Workload{run(runtime.StateRunning)}
 			}, kind: Write, write: lease.WriteClaim,
 		},
+		"record deleted by a hand during a slow start: made again": {
+			name: func(n *Name) { n.View, n.Op = view(lease.ClaimGone, ours(fleet.PhaseStarting)), OpStart },
+			kind: Write, write: lease.WriteClaim,
+		},
+		"record of another deleted while an orphan ends: left": {
+			name: func(n *Name) { n.View, n.Op = view(lease.ClaimGone, theirs(fleet.PhaseRunning)), OpStop }, kind: Wait,
+		},
 	} {
 		t.Run(name, c.run)
 	}
