@@ -91,7 +91,7 @@ func (w *world) bound() time.Duration {
 		return w.boundI7()
 	}
 	const elsewhereFirst, backoffs = 30 * time.Second, 60 * time.Second
-	b := 10*w.sc.longestTTL + 3*w.sc.resync + elsewhereFirst + backoffs
+	b := 10*w.sc.longestTTL + 6*w.sc.resync + elsewhereFirst + backoffs
 	for _, s := range w.names {
 		spec := s.desired.Spec.WithDefaults()
 		b = max(b, b+time.Duration(spec.StopGraceMs+spec.OwnerLossGraceMs)*time.Millisecond)
@@ -272,8 +272,7 @@ func (w *world) held(s *subject, rec *fleet.Session) bool {
 			return false
 		}
 	}
-	node := w.nodeRecord(rec.Owner)
-	return node != nil && node.Incarnation > rec.Incarnation
+	return w.check.incs[rec.Owner] > rec.Incarnation
 }
 
 // letGo is the operator's word that a held name, or one on which the bucket is

@@ -59,6 +59,7 @@ type Config struct {
 	Call      time.Duration // bound of one request
 	KillTime  time.Duration // how long the guard may take to end a workload
 	Stagger   time.Duration // spreads contenders that want the same thing
+	Look      time.Duration // within what time an owner notices that a record of its own was removed
 }
 
 // Default times, from the dispatcher design that this protocol continues: six

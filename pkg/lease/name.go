@@ -147,7 +147,8 @@ func (m *Machine) claim(n *name) Claim {
 
 // claimMissing judges a record that is not there, or is garbage. One that never
 // was there is free. One that was, was deleted by a hand or a rule: its owner
-// makes it again at once, anyone else only after a TTL of confirmed absence. A node
+// makes it again when it looks, anyone else only after a TTL of confirmed absence
+// and the time that the owner may take to look. A node
 // whose incarnation has passed since is no longer the owner: another may have
 // taken the name before the record went.
 func (m *Machine) claimMissing(n *name) Claim {
@@ -160,7 +161,7 @@ func (m *Machine) claimMissing(n *name) Claim {
 	case n.rec != nil:
 		ttl = max(ttl, time.Duration(n.rec.OwnerTTLMillis)*time.Millisecond)
 	}
-	if m.now.Sub(n.seenAt) >= ContenderWait(ttl, m.cfg.KillTime) {
+	if m.now.Sub(n.seenAt) >= ContenderWait(ttl, m.cfg.KillTime)+m.cfg.Look {
 		return ClaimGone
 	}
 	return ClaimMissing
@@ -271,6 +272,9 @@ func (m *Machine) look(n *name, obj bucket.Object) {
 	if known == knownPresent {
 		n.rec, n.present = rec, true
 		m.noteRecord(n)
+	}
+	if known != knownPresent && n.present && !n.newer {
+		m.emit(Ring{Names: []string{n.id}}) // its owner makes it again when it looks
 	}
 	if was {
 		// Any foreign write on a name that was held is a fence. A record that

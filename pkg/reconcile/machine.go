@@ -172,6 +172,8 @@ func New(cfg Config) (*Machine, error) {
 		m.own = newSolo(cfg)
 		return m, nil
 	}
+	// A full listing shows it, which may be slow, or fail and be repeated.
+	cfg.Lease.Look = 2 * cfg.Resync
 	l, err := lease.New(cfg.Lease)
 	if err != nil {
 		return nil, err
