@@ -209,7 +209,7 @@ func (w *world) astray(s *subject) string {
 	case d.Intent.Seq > rec.Seen:
 		return "an intent or an alarm is not carried out"
 	}
-	return w.unsettledPhase(s, n, rec, runs)
+	return w.unsettledPhase(s, rec, runs)
 }
 
 // wished reports an intent, not carried out yet, for which somebody has to take
@@ -230,7 +230,7 @@ func (w *world) owned(rec *fleet.Session) bool {
 	return rec.Owner != "" && n != nil
 }
 
-func (w *world) unsettledPhase(s *subject, n *node, rec *fleet.Session, runs []*run) string {
+func (w *world) unsettledPhase(s *subject, rec *fleet.Session, runs []*run) string {
 	switch rec.Phase {
 	case fleet.PhaseStopped:
 		if len(runs) != 0 {
@@ -252,13 +252,17 @@ func (w *world) unsettledPhase(s *subject, n *node, rec *fleet.Session, runs []*
 		return fmt.Sprintf("%s by its record, and the run is %s", rec.Phase, r.w.State)
 	case r.w.Epoch != rec.Epoch || r.w.Incarnation != rec.Incarnation:
 		return fmt.Sprintf("the run has the token of epoch %d, the record epoch %d", r.w.Epoch, rec.Epoch)
-	case rec.Phase == fleet.PhaseRunning && rec.Generation < s.desired.Generation:
+	}
+	dir, drains := w.store.objects[fleet.PrefixDirectives+rec.Owner]
+	if drains && s.desired.Spec.OnOwnerLoss == fleet.OwnerLossHold {
+		return "" // it blocks the drain until an operator says so
+	}
+	if rec.Phase == fleet.PhaseRunning && rec.Generation < s.desired.Generation {
 		return "the run has an old spec"
 	}
-	if dir, ok := w.store.objects[fleet.PrefixDirectives+rec.Owner]; ok && rec.Phase == fleet.PhaseRunning && s.desired.Spec.OnOwnerLoss != fleet.OwnerLossHold {
+	if drains && rec.Phase == fleet.PhaseRunning {
 		return "runs on a node that is to be drained: " + string(dir.etag)
 	}
-	_ = n
 	return ""
 }
 

@@ -72,6 +72,10 @@ func endWhatMayNotRun(node Node, n Name) (Action, bool) {
 		switch n.View.Claim {
 		case lease.ClaimValid, lease.ClaimInvalid, lease.ClaimFree, lease.ClaimSealed, lease.ClaimUnreadable:
 			foreign = !n.View.Held && n.View.Writing == 0
+		case lease.ClaimBehind:
+			// An operator said that the bucket is right, and its owner has heard it.
+			in, asked := n.word()
+			foreign = asked && in.Seq > n.BehindSeen && in.Seq <= rec.Seen && rec.Owner != "" && rec.Owner != node.ID
 		default: // it may still be this node's
 		}
 		stale := n.View.Held && (r.Instance != rec.Instance || r.UID != rec.UID)

@@ -131,6 +131,22 @@ func TestEndWhatMayNotRun(t *testing.T) {
 				n.View, n.Runs = view(lease.ClaimBehind, theirs(fleet.PhaseRunning)), []runtime.Workload{run(runtime.StateRunning)}
 			}, kind: Wait,
 		},
+		"bucket behind, and its owner heard an operator say that it is right: ended": {
+			name: func(n *Name) {
+				rec := theirs(fleet.PhaseRunning)
+				rec.Seen, n.BehindSeen = 2, 1
+				n.View, n.Runs = view(lease.ClaimBehind, rec), []runtime.Workload{run(runtime.StateRunning)}
+				ask(n, 2, fleet.VerbRestart)
+			}, kind: Fence, op: OpStop,
+		},
+		"bucket behind, and what was said is as old: goes on": {
+			name: func(n *Name) {
+				rec := theirs(fleet.PhaseRunning)
+				rec.Seen, n.BehindSeen = 2, 2
+				n.View, n.Runs = view(lease.ClaimBehind, rec), []runtime.Workload{run(runtime.StateRunning)}
+				ask(n, 2, fleet.VerbRestart)
+			}, kind: Wait,
+		},
 		"names us, not held, lapsed: goes on and waits": {
 			node: func(n *Node) { n.CanAct = false },
 			name: func(n *Name) {

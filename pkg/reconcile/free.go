@@ -58,19 +58,16 @@ func (n *Name) leftover() (runtime.Workload, bool) {
 // has seen, unless an operator says that the bucket is right.
 func behind(node Node, n Name) Action {
 	const why = "the bucket is behind what this node has seen (a restored backup?): `fleetctl restart` of the name says that the bucket is right"
-	rec, ok := n.record(), false
-	if n.Known == Present && n.Desired != nil && n.Desired.State == fleet.DesiredPresent {
-		in := n.Desired.Intent
-		if n.Desired.UID != rec.UID {
-			rec = &fleet.Session{Name: n.Name} // of another creation: nothing carries over, its count of intents neither
-		}
-		ok = in.Seq > rec.Seen && (in.Verb == fleet.VerbReleaseHold || in.Verb == fleet.VerbRestart)
+	rec := n.record()
+	if n.Desired != nil && n.Desired.UID != rec.UID {
+		rec = &fleet.Session{Name: n.Name} // of another creation: nothing carries over, its count of intents neither
 	}
-	if !ok || !node.CanAct {
+	in, ok := n.word()
+	if !ok || in.Seq <= rec.Seen || !node.CanAct {
 		return Action{Kind: Wait, Reason: why, Event: n.event(EventBehind, "%s", why)}
 	}
 	a := claimIt(node, n, rec, "taken over a bucket that is behind, on request")
-	a.Override, a.Record.Seen = true, n.Desired.Intent.Seq
+	a.Override, a.Record.Seen = true, in.Seq
 	return a
 }
 

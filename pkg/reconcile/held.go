@@ -48,7 +48,7 @@ func decideHeld(node Node, n Name) Action {
 	if n.alarmDue(node.Wall) {
 		return ring(node, n, run, alive)
 	}
-	if blocked != nil {
+	if blocked != nil && (!alive || rec.Phase != fleet.PhaseStarting) { // that it runs is recorded all the same
 		return *blocked
 	}
 	switch {

@@ -261,8 +261,12 @@ func TestWhatAnEndCountsAs(t *testing.T) {
 		"ended for the bucket while draining: free for others, no failure": {
 			node: draining, name: killed(StopBucketLoss), kind: Write, write: lease.WriteRelease, check: failuresAre(fleet.PhasePending, 1),
 		},
-		"draining: a job blocks":               {node: draining, name: alive(fleet.KindJob, nil), kind: Wait},
-		"draining: a hold session blocks":      {node: draining, name: alive(fleet.KindSession, hold), kind: Wait},
+		"draining: a job blocks":          {node: draining, name: alive(fleet.KindJob, nil), kind: Wait},
+		"draining: a hold session blocks": {node: draining, name: alive(fleet.KindSession, hold), kind: Wait},
+		"draining: that a hold session came up is recorded": {
+			node: draining, name: alive(fleet.KindSession, func(n *Name) { hold(n); n.View.Rec.Phase = fleet.PhaseStarting }),
+			kind: Write, write: lease.WriteUpdate,
+		},
 		"draining: an orphan blocks":           {node: draining, name: alive(fleet.KindSession, orphan), kind: Wait},
 		"draining: another session moves":      {node: draining, name: alive(fleet.KindSession, nil), kind: Operate, op: OpStop},
 		"deadline come: the job is stopped":    {node: now, name: alive(fleet.KindJob, nil), kind: Operate, op: OpStop},

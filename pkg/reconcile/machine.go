@@ -102,6 +102,7 @@ type item struct {
 	event     *Event        // told when the write in flight has landed
 	told      EventType     // the last event that a waiting decision told
 	fencedAt  uint64        // the epoch whose loss was told
+	behind    *uint64       // what the record had seen when it was found to be behind; nil: it is not
 	uses      use           // what it takes of this node's capacity
 }
 

@@ -102,6 +102,16 @@ func (m *Machine) decide(node Node, it *item) {
 	if it.op != nil {
 		n.Op = it.op.kind
 	}
+	switch {
+	case n.View.Claim != lease.ClaimBehind:
+		it.behind = nil
+	case it.behind == nil:
+		seen := n.record().Seen
+		it.behind = &seen
+	}
+	if it.behind != nil {
+		n.BehindSeen = *it.behind
+	}
 	a := Decide(node, n)
 	it.action = a
 	m.account(it, n)

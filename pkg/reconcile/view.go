@@ -59,7 +59,10 @@ type Name struct {
 	Op        OpKind // an operation in flight; 0: none
 	// NotBefore is when the next start may be tried, by this node's clock.
 	NotBefore lease.Instant
-	NoPause   bool // the runtime said that it cannot pause this run
+	// BehindSeen is the intent that the record had seen when it was first found to
+	// be older than what this node knows.
+	BehindSeen uint64
+	NoPause    bool // the runtime said that it cannot pause this run
 	// Stopped is why this node told the current run to end; 0 if it did not, or in
 	// a process life before this one.
 	Stopped StopCause
@@ -112,6 +115,16 @@ func (n *Name) asked() (fleet.Intent, bool) {
 		return fleet.Intent{}, false
 	}
 	return n.Desired.Intent, n.Desired.Intent.Seq > n.record().Seen
+}
+
+// word returns the last intent if it is one by which an operator says that a
+// bucket that went back is right.
+func (n *Name) word() (fleet.Intent, bool) {
+	if n.Known != Present || n.Desired == nil || n.Desired.State != fleet.DesiredPresent {
+		return fleet.Intent{}, false
+	}
+	in := n.Desired.Intent
+	return in, in.Verb == fleet.VerbReleaseHold || in.Verb == fleet.VerbRestart
 }
 
 // alarmDue reports an alarm that has come and was not acted on.
