@@ -32,9 +32,11 @@ const (
 // checker judges what happens, from where everything can be seen.
 type checker struct {
 	w       *world
-	incs    map[string]uint64 // the highest incarnation of each node record ever stored
-	rewound time.Duration     // when the bucket was last restored; 0: never
-	spoiled map[string]bool   // node records that a hand damaged
+	incs    map[string]uint64        // the highest incarnation of each node record ever stored
+	rewound time.Duration            // when the bucket was last restored; 0: never
+	spoiled map[string]bool          // node records that a hand damaged
+	stored  map[string]time.Duration // when the present version of each node record was stored, or went
+	ghosts  map[string]bool          // node records whose present version was written by a life that had ended
 }
 
 // truth is what the checks know of one name.
@@ -80,13 +82,19 @@ func (c *checker) applied(a *agent, key string, before stored, existed bool, bod
 			c.w.fail(invariantSim, "%s wrote garbage to %s: %v", a.n.host, key, err)
 			return
 		}
-		c.nodeWrite(a, rec)
+		var prev *fleet.Node
+		if existed {
+			prev, _ = fleet.DecodeNode(id, before.body)
+		}
+		c.nodeWrite(a, prev, rec)
 	}
 }
 
 func (c *checker) session(a *agent, s *subject, prev *fleet.Session, existed bool, rec *fleet.Session) {
 	w := c.w
 	defer func() { s.last, s.lostAt = rec, 0 }()
+	c.remembered(a, s.name)
+	c.remembered(a, s.name)
 	if s.owners == nil {
 		s.owners = map[uint64]claimant{}
 	}
@@ -188,8 +196,10 @@ func (c *checker) completion(a *agent, s *subject, prev, rec *fleet.Session) {
 }
 
 // nodeWrite judges a write of a liveness record.
-func (c *checker) nodeWrite(a *agent, rec *fleet.Node) {
+func (c *checker) nodeWrite(a *agent, prev, rec *fleet.Node) {
 	w := c.w
+	since, known := c.stored[rec.ID]
+	c.stored[rec.ID], c.ghosts[rec.ID] = w.now, a.dead
 	most := c.incs[rec.ID]
 	rewound := c.rewound != 0
 	if rec.Incarnation < most && !rewound && !c.spoiled[rec.ID] {
@@ -198,9 +208,12 @@ func (c *checker) nodeWrite(a *agent, rec *fleet.Node) {
 	c.incs[rec.ID] = max(most, rec.Incarnation)
 	if rec.ID == a.id {
 		if rec.Incarnation > most && most > 0 {
-			c.raised(a, rec)
+			c.raised(a, prev, rec)
 		}
 		return
+	}
+	if known && prev != nil {
+		c.early(a, prev, w.now-since)
 	}
 	if rec.State != fleet.NodeFenced || rec.Incarnation <= most && !rewound && !c.spoiled[rec.ID] {
 		w.fail(invariantLease, "%s wrote state %s incarnation %d of %s, which had %d", a.n.host, rec.State, rec.Incarnation, rec.ID, most)
@@ -222,7 +235,10 @@ func (c *checker) nodeWrite(a *agent, rec *fleet.Node) {
 
 // raised checks that a node frees its old claims only when nothing runs any more
 // that must not run beside its successor.
-func (c *checker) raised(a *agent, rec *fleet.Node) {
+func (c *checker) raised(a *agent, prev, rec *fleet.Node) {
+	if prev != nil && prev.State == fleet.NodeLive && rec.State == fleet.NodeLive && prev.Writer == rec.Writer && prev.TTLMillis == rec.TTLMillis && c.sane(a) && c.claims(rec.ID, prev.Incarnation) {
+		c.w.fail(invariantI6, "%s registered incarnation %d over its own live registration %d, which frees all its names", a.n.host, rec.Incarnation, prev.Incarnation)
+	}
 	for _, r := range a.n.runs {
 		if r.alive && r.w.StopOnLoss && !r.excused {
 			c.w.fail(invariantI4, "%s registered incarnation %d while %s of epoch %d runs", a.n.host, rec.Incarnation, r.w.Name, r.w.Epoch)
@@ -230,28 +246,40 @@ func (c *checker) raised(a *agent, rec *fleet.Node) {
 	}
 }
 
+// claims reports whether any record names the node under that incarnation.
+func (c *checker) claims(id string, incarnation uint64) bool {
+	for _, s := range c.w.names {
+		if rec := c.w.session(s.name); rec != nil && rec.Owner == id && rec.Incarnation == incarnation {
+			return true
+		}
+	}
+	return false
+}
+
 // tampered notes that a hand removed or damaged an object.
 func (c *checker) tampered(key string) {
 	for _, s := range c.w.names {
-		switch key {
-		case fleet.PrefixSessions + s.name:
+		if key == fleet.PrefixSessions+s.name {
 			s.touched, s.doneLost = c.w.now, s.doneUID != ""
 			if s.lostAt == 0 {
 				s.lostAt = c.w.now
 			}
-		case fleet.PrefixDesired + s.name:
-			s.touched = c.w.now
 		}
 	}
 	if id, ok := strings.CutPrefix(key, fleet.PrefixNodes); ok {
-		c.spoiled[id] = true
+		c.spoiled[id], c.stored[id] = true, c.w.now
 	}
 }
 
 // restored notes that the bucket is now an older one. Names whose record moved
 // back are out of what epochs can protect until an operator has decided.
-func (c *checker) restored() {
+func (c *checker) restored(before map[string]stored) {
 	c.rewound = c.w.now
+	for id := range c.stored {
+		if key := fleet.PrefixNodes + id; c.w.store.objects[key].etag != before[key].etag {
+			c.stored[id] = c.w.now
+		}
+	}
 	for _, s := range c.w.names {
 		s.touched = c.w.now
 		rec := c.w.session(s.name)

@@ -290,8 +290,9 @@ func (w *world) faultRestore() {
 		return
 	}
 	w.note(-1, "restore", "", 0)
+	before := w.store.objects
 	w.store.restore(w.backups[w.pick(len(w.backups))])
-	w.check.restored()
+	w.check.restored(before)
 }
 
 // faultClone starts a copy of a node's data directory on a machine of its own.

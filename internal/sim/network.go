@@ -166,10 +166,12 @@ func (a *agent) list(e lease.List) {
 
 func (a *agent) put(e lease.Put) {
 	w := a.n.w
+	sent := a.n.boottime()
+	w.check.sending(a, e.Key)
 	a.request(exchange{
 		key: e.Key, bound: a.n.times.Call,
 		apply: func() reconcile.Input {
-			return lease.PutDone{Op: e.Op, Result: w.apply(a, e.Key, e.Body, e.Cond)}
+			return lease.PutDone{Op: e.Op, Result: w.apply(a, e, sent)}
 		},
 		broken: func(err error) reconcile.Input {
 			r := bucket.PutResult{Outcome: bucket.Ambiguous, Err: err}
@@ -182,9 +184,10 @@ func (a *agent) put(e lease.Put) {
 }
 
 // apply is the instant at which a write takes effect; the checks see it here.
-func (w *world) apply(a *agent, key string, body []byte, cond bucket.Condition) bucket.PutResult {
+func (w *world) apply(a *agent, e lease.Put, sent lease.Instant) bucket.PutResult {
+	key, body := e.Key, e.Body
 	before, existed := w.store.objects[key]
-	r := w.store.put(key, body, cond)
+	r := w.store.put(key, body, e.Cond)
 	if r.Outcome != bucket.Applied {
 		w.note(a.n.idx, "put refused", key, 0)
 		return r
@@ -192,5 +195,6 @@ func (w *world) apply(a *agent, key string, body []byte, cond bucket.Condition) 
 	w.stats.Writes++
 	w.noteBody(a.n.idx, "put", key, body)
 	w.check.applied(a, key, before, existed, body)
+	w.check.covers(a, key, body, sent)
 	return r
 }

@@ -61,6 +61,11 @@ type agent struct {
 	spinAt     time.Duration
 	heardAt    time.Duration
 
+	covered    lease.Instant   // the latest deadline that its landed renewals allow
+	suspicious bool            // it was to watch its own record first
+	booted     bool            // it has found out who it is
+	recovers   map[string]bool // the names that it has from its predecessor
+
 	drained   bool              // it has read, in this life, that it is to be drained
 	knowsDone map[string]bool   // by uid: it has read that it is done
 	knows     map[string]uint64 // by name: the highest epoch that it has read or written, or was told of at its start
@@ -148,6 +153,7 @@ func (a *agent) step(in reconcile.Input) {
 		w.fail(invariantState, "%s after %T: %v", a.n.host, in, err)
 		return
 	}
+	w.check.stepped(a)
 	for _, e := range effects {
 		if !w.calm && w.chance(w.sc.crashAtEffect) {
 			w.note(a.n.idx, "crash at", fmt.Sprintf("%T", e), 0)
@@ -311,7 +317,12 @@ func (n *node) start() {
 		return
 	}
 	a := &agent{n: n, m: m, id: n.disk.nodeID, heardAt: w.now, knows: maps.Clone(start.Epochs), knowsDone: map[string]bool{}}
+	a.suspicious, a.recovers = start.Suspicious, map[string]bool{}
+	for _, o := range start.Owned {
+		a.recovers[o.Name] = true
+	}
 	for _, r := range n.runs {
+		a.recovers[r.w.Name] = true
 		a.knows[r.w.Name] = max(a.knows[r.w.Name], r.w.Epoch)
 	}
 	n.agent = a

@@ -71,7 +71,7 @@ func newWorld(seed uint64) *world {
 	sc, rng := scenarioOf(seed)
 	w := &world{sc: sc, rng: rng, store: newStore()}
 	w.trace.hash = fnvOffset
-	w.check = &checker{w: w, incs: map[string]uint64{}, spoiled: map[string]bool{}}
+	w.check = &checker{w: w, incs: map[string]uint64{}, spoiled: map[string]bool{}, stored: map[string]time.Duration{}, ghosts: map[string]bool{}}
 	w.operator = &operator{w: w}
 	return w
 }

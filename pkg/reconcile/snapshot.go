@@ -30,7 +30,8 @@ type NameStatus struct {
 	Phase              fleet.Phase
 	Epoch, Incarnation uint64
 	Instance           string
-	Operation          string // in flight; empty: none
+	Operation          string      // in flight; empty: none
+	Writing            lease.Write // in flight or of unknown fate; 0: none
 	Decision           ActionKind
 	Reason             string // of the last decision
 	Runs               []runtime.Workload
@@ -56,7 +57,7 @@ func (m *Machine) Snapshot() Snapshot {
 	s := m.Head()
 	for _, name := range slices.Sorted(maps.Keys(m.items)) {
 		it, v := m.items[name], m.own.Name(name)
-		n := NameStatus{Name: name, Held: v.Held, Claim: v.Claim, Decision: it.action.Kind, Reason: it.action.Reason, Runs: slices.Clone(it.runs)}
+		n := NameStatus{Name: name, Held: v.Held, Claim: v.Claim, Decision: it.action.Kind, Reason: it.action.Reason, Writing: v.Writing, Runs: slices.Clone(it.runs)}
 		if v.Rec != nil {
 			n.Phase, n.Epoch, n.Incarnation, n.Instance = v.Rec.Phase, v.Rec.Epoch, v.Rec.Incarnation, v.Rec.Instance
 		}
