@@ -70,6 +70,9 @@ func (c *checker) sending(a *agent, key string) {
 	if !ok || a.recovers[name] {
 		return
 	}
+	if s := c.w.subject(name); s.lostAt != 0 && s.last != nil && s.last.Owner == a.id {
+		return // its own, made again
+	}
 	if snap := a.m.Snapshot(); snap.Recovering > 0 && writing(snap, name) == lease.WriteClaim {
 		c.w.fail(invariantState, "%s claims %s while %d names of its predecessor have no standing yet", a.n.host, name, snap.Recovering)
 	}

@@ -156,6 +156,9 @@ func (w *world) ownerOf(rec *fleet.Session) (*node, string) {
 // unsettledName says what is not as it should be of one name. What a restored
 // bucket or a lost node left for people to decide, the operator decides.
 func (w *world) unsettledName(s *subject) string {
+	if s.rewound && s.desired.State == fleet.DesiredDeleted && len(w.aliveRuns(s.name)) == 0 {
+		return "" // nobody wants it and nothing runs: what the record says may wait
+	}
 	why := w.astray(s)
 	if rec := w.session(s.name); why != "" && (s.rewound || rec != nil && (rec.Epoch < s.maxEpoch || w.held(s, rec))) {
 		w.operator.letGo(s)
@@ -286,5 +289,9 @@ func (o *operator) letGo(s *subject) {
 		return
 	}
 	s.nextLetGo = o.w.now + 4*o.w.sc.longestTTL
+	if s.desired.State == fleet.DesiredDeleted {
+		o.create(s) // only a name that is there can be spoken of
+		return
+	}
 	o.intend(s, fleet.VerbReleaseHold)
 }
