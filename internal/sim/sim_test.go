@@ -1,11 +1,13 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -70,6 +72,33 @@ func report(t *testing.T, results []Result, took time.Duration) {
 		t.Error("no schedule was run")
 	}
 	t.Logf("%d schedules judged, %d failed, %d events, %.0f schedules/s", len(results), failures, events, float64(len(results))/took.Seconds())
+}
+
+// TestHunt runs schedules until one fails, and says which: it is what the mutants
+// are run with. It needs HUNT to be set.
+func TestHunt(t *testing.T) {
+	if os.Getenv("HUNT") == "" {
+		t.Skip("HUNT is not set")
+	}
+	n, from := number(t, "SEEDS", 400), number(t, "FROM", 1)
+	for seed := from; seed < from+n; seed++ {
+		if f := hunt(seed); f != nil {
+			message, _, _ := strings.Cut(f.Message, "\n")
+			fmt.Printf("hunt: caught by %q at seed %d: %s\n", f.Invariant, seed, message)
+			return
+		}
+	}
+	fmt.Printf("hunt: nothing in %d schedules\n", n)
+}
+
+func hunt(seed uint64) (f *Failure) {
+	defer func() {
+		if r := recover(); r != nil {
+			f = &Failure{Seed: seed, Invariant: "panic", Message: fmt.Sprint(r)}
+		}
+	}()
+	w := newWorld(seed)
+	return w.run().Failure
 }
 
 // TestReplay shows the schedule of SEED, every line of it.
