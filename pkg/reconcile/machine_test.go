@@ -9,6 +9,7 @@ import (
 
 	"github.com/barista-fleet/barista/internal/bucket"
 	"github.com/barista-fleet/barista/pkg/fleet"
+	"github.com/barista-fleet/barista/pkg/lease"
 )
 
 func TestJobRunsOnceToItsEnd(t *testing.T) {
@@ -315,4 +316,50 @@ func TestRestartWithALongerTTLKeepsTheOldTimes(t *testing.T) {
 	if a.alive("j") != 0 {
 		t.Error("alive past five sixths of the ttl that its name can be taken by")
 	}
+}
+
+// Two nodes take over the names of a third: each name costs one conditional
+// write, but for a few that both went for.
+func TestMassTakeover(t *testing.T) {
+	const names = 1000
+	w := newWorld(t)
+	a := w.node("n-a")
+	for i := range names {
+		w.want(fmt.Sprintf("s%04d", i), fleet.KindSession)
+	}
+	w.ring(nil, nil)
+	run2(5*time.Second, a)
+	if a.starts != names {
+		t.Fatalf("%d starts on the first node", a.starts)
+	}
+	b, c := w.node("n-b"), w.node("n-c")
+	run2(2*time.Second, a, b, c)
+	before := sessionPuts(w)
+	took := w.now
+	for b.starts+c.starts < names && w.now.Sub(took) < 10*testTTL {
+		run2(testPoll, b, c) // n-a is gone
+	}
+	elapsed := w.now.Sub(took)
+	if b.starts+c.starts != names {
+		t.Fatalf("%d of %d names started again after %v", b.starts+c.starts, names, elapsed)
+	}
+	// One write takes a name, one says that it runs.
+	puts := sessionPuts(w) - before
+	if most := uint64(names * 205 / 100); puts > most {
+		t.Errorf("%d conditional writes for %d names, want at most %d", puts, names, most)
+	}
+	t.Logf("%d conditional writes for %d names, in %v", puts, names, elapsed)
+	if limit := lease.ContenderWait(testTTL, lease.DefaultKillTime) + testBeat + 5*time.Second; elapsed > limit {
+		t.Errorf("took %v of the fleet's time, want at most %v", elapsed, limit)
+	}
+	for i := range names {
+		if s := w.session(fmt.Sprintf("s%04d", i)); s.Epoch != 2 {
+			t.Fatalf("%s at epoch %d", s.Name, s.Epoch)
+		}
+	}
+}
+
+func sessionPuts(w *world) uint64 {
+	c := w.store.Counts()
+	return c["put-if-match sessions"].Total + c["put-if-absent sessions"].Total
 }
