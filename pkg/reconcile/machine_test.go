@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +121,47 @@ func TestOutageStopsAndTakesNothing(t *testing.T) {
 	}
 	if a.told(EventLapsed, "") != 1 || b.told(EventLapsed, "") != 1 {
 		t.Errorf("lapse told %d and %d times, want once an episode", a.told(EventLapsed, ""), b.told(EventLapsed, ""))
+	}
+}
+
+// Requests that arrive and are never answered (a one-way partition, a store that
+// is slower than any call may take). A renewal that cannot be confirmed cannot be
+// followed by another, so to the fleet the node is silent, and its names move on.
+// What must stop is dead before; what may go on is ended at first contact.
+func TestOneWayOutage(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("n-a"), w.node("n-b")
+	run2(time.Second, a, b)
+	w.want("j", fleet.KindJob)
+	for i := range 10 {
+		w.want(fmt.Sprintf("s%d", i), fleet.KindSession)
+	}
+	w.ring(nil, nil)
+	run2(2*time.Second, a, b)
+	deaf, other := a, b
+	if w.session("j").Owner == "n-b" {
+		deaf, other = b, a
+	}
+	starts := other.starts
+	deaf.deaf = true
+	for end := w.now.Add(3 * testTTL); w.now < end; {
+		run2(testPoll/2, a, b)
+		if n := a.alive("j") + b.alive("j"); n > 1 {
+			t.Fatalf("the job runs %d times at once", n)
+		}
+	}
+	if other.starts == starts || deaf.told(EventLapsed, "") != 1 {
+		t.Fatalf("%d names moved, lapse told %d times: a test of nothing", other.starts-starts, deaf.told(EventLapsed, ""))
+	}
+	deaf.deaf = false
+	run2(3*testTTL, a, b)
+	for name := range w.owners() {
+		if n := a.alive(name) + b.alive(name); n != 1 {
+			t.Errorf("%s: %d alive after the outage", name, n)
+		}
+	}
+	if s := w.session("j"); s.Owner != other.m.cfg.NodeID || s.Failures > 1 {
+		t.Errorf("job at %s with %d failures", s.Owner, s.Failures)
 	}
 }
 
@@ -362,4 +405,18 @@ func TestMassTakeover(t *testing.T) {
 func sessionPuts(w *world) uint64 {
 	c := w.store.Counts()
 	return c["put-if-match sessions"].Total + c["put-if-absent sessions"].Total
+}
+
+// owners says who owns each name that has a record.
+func (w *world) owners() map[string]string {
+	out := map[string]string{}
+	l, err := w.store.List(context.Background(), fleet.PrefixSessions)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range l.Entries {
+		name := strings.TrimPrefix(e.Key, fleet.PrefixSessions)
+		out[name] = w.session(name).Owner
+	}
+	return out
 }
