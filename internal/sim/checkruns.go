@@ -66,7 +66,7 @@ func (w *world) graceOf(name string) time.Duration {
 // rough reports weather in which nothing can be said about how long things take.
 func (w *world) rough() bool {
 	x := w.weather
-	return x.dropped+x.lost+x.zombie+x.after5xx+x.before5xx+x.throttled+x.slow > 0 || w.now < x.outage
+	return x.dropped+x.lost+x.zombie+x.after5xx+x.before5xx+x.throttled+x.slow > 0 || w.now < max(x.outage, x.noWrites)
 }
 
 // ended notes how a run ended.

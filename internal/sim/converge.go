@@ -94,7 +94,10 @@ func (w *world) bound() time.Duration {
 	b := 10*w.sc.longestTTL + 6*w.sc.resync + elsewhereFirst + backoffs
 	for _, s := range w.names {
 		spec := s.desired.Spec.WithDefaults()
-		b = max(b, b+time.Duration(spec.StopGraceMs+spec.OwnerLossGraceMs)*time.Millisecond)
+		b += time.Duration(spec.StopGraceMs+spec.OwnerLossGraceMs) * time.Millisecond
+		if rec := w.session(s.name); rec != nil && rec.Phase == fleet.PhaseBackoff {
+			b += time.Duration(rec.RetryAfterMillis) * time.Millisecond
+		}
 	}
 	return b
 }

@@ -63,14 +63,14 @@ func (w *world) later(d time.Duration, f func()) {
 }
 
 func (w *world) faultWeather() {
-	w.weather = weather{outage: w.weather.outage}
+	w.weather = weather{outage: w.weather.outage, noWrites: w.weather.noWrites}
 	p := func() float64 { return [...]float64{0, 0, 0.05, 0.2, 0.5}[w.pick(5)] / 3 }
 	w.weather.dropped, w.weather.lost, w.weather.zombie = p(), p(), p()
 	w.weather.after5xx, w.weather.before5xx, w.weather.throttled, w.weather.slow = p(), p(), p(), p()
 	w.note(-1, "weather", fmt.Sprintf("%.2f", []float64{
 		w.weather.dropped, w.weather.lost, w.weather.zombie, w.weather.after5xx, w.weather.before5xx, w.weather.throttled, w.weather.slow,
 	}), 0)
-	w.later(w.between(w.sc.baseTTL/4, 3*w.sc.baseTTL), func() { w.weather = weather{outage: w.weather.outage} })
+	w.later(w.between(w.sc.baseTTL/4, 3*w.sc.baseTTL), func() { w.weather = weather{outage: w.weather.outage, noWrites: w.weather.noWrites} })
 }
 
 func (w *world) faultCut() {
@@ -88,6 +88,11 @@ func (w *world) faultOutage() {
 	}
 	d := w.between(w.sc.baseTTL/4, 3*w.sc.baseTTL)
 	w.nextOutage = w.now + d + 2*w.sc.longestTTL
+	if w.chance(0.3) {
+		w.weather.noWrites = w.now + d
+		w.note(-1, "no writes", d.String(), 0)
+		return
+	}
 	w.weather.outage = w.now + d
 	w.note(-1, "outage", d.String(), 0)
 	for _, n := range w.nodes {

@@ -18,6 +18,7 @@ type weather struct {
 	throttled float64 // not applied, and said so
 	slow      float64 // takes a good part of the time-out
 	outage    time.Duration
+	noWrites  time.Duration // until then reads work and writes do not
 }
 
 // fate is what becomes of one request.
@@ -79,6 +80,7 @@ func (n *node) hears() bool { return !n.cutDown && n.powered }
 // no answer came, or one that says nothing.
 type exchange struct {
 	key    string
+	write  bool
 	bound  time.Duration
 	apply  func() reconcile.Input
 	broken func(err error) reconcile.Input
@@ -114,7 +116,7 @@ func (a *agent) request(x exchange) {
 			switch {
 			case f.refused:
 				in = x.broken(bucket.ErrThrottled)
-			case f.failed:
+			case f.failed, x.write && w.now < w.weather.noWrites:
 				in = x.broken(bucket.ErrUnreachable)
 			default:
 				in = x.apply()
@@ -169,7 +171,7 @@ func (a *agent) put(e lease.Put) {
 	sent := a.n.boottime()
 	w.check.sending(a, e.Key)
 	a.request(exchange{
-		key: e.Key, bound: a.n.times.Call,
+		key: e.Key, write: true, bound: a.n.times.Call,
 		apply: func() reconcile.Input {
 			return lease.PutDone{Op: e.Op, Result: w.apply(a, e, sent)}
 		},

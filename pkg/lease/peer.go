@@ -135,11 +135,15 @@ func (p *peer) saw(etag bucket.ETag, now Instant) {
 // Otherwise the first node back after an outage would fence all the others.
 func (m *Machine) observed() {
 	if m.lastNodes == 0 || m.now.Sub(m.lastNodes) > 2*m.cfg.Heartbeat {
-		for _, p := range m.peers {
-			p.since = m.now
-		}
+		m.restartTimers()
 	}
 	m.lastNodes = m.now
+}
+
+func (m *Machine) restartTimers() {
+	for _, p := range m.peers {
+		p.since = m.now
+	}
 }
 
 // peerRead takes a look at one record.
@@ -229,12 +233,14 @@ func (m *Machine) claimsUnder(p *peer) (inc uint64, ttl time.Duration) {
 func (m *Machine) tryFence(p *peer) {
 	claims, claimTTL := m.claimsUnder(p)
 	watched := m.lastNodes != 0 && m.now.Sub(m.lastNodes) <= 2*m.cfg.Heartbeat
+	renews := m.now.Sub(m.Confirmed()) <= 2*m.heartbeat()
 	switch {
 	case claims == 0:
 		p.idle = m.now.Add(m.cfg.Heartbeat)
 		return
-	case !m.CanAct() || !watched:
-		// A lapsed node fences nobody, and silence counts only while watched.
+	case !m.CanAct() || !watched || !renews:
+		// A lapsed node fences nobody, and silence counts only while it is watched
+		// by a node whose own renewals get through.
 		p.next = m.now.Add(m.cfg.Heartbeat)
 		return
 	case !p.missing && p.recETag != p.etag && p.badETag != p.etag:

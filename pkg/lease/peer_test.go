@@ -116,6 +116,31 @@ func TestSilenceCountsOnlyWhileWatched(t *testing.T) {
 	}
 }
 
+// A bucket that takes no writes for a while is an outage for everyone's renewals,
+// although everyone goes on reading.
+func TestSilenceCountsOnlyWhileOwnRenewalsGetThrough(t *testing.T) {
+	for name, outage := range map[string]time.Duration{"past the lease": 3 * testTTL, "within it": testTTL * 3 / 4} {
+		r := withPeer(t, testTTL/2) // its lease is over either way
+		for end := r.now.Add(outage); r.now < end; r.now = r.now.Add(testTTL / 20) {
+			r.step(Tick{})
+			for pass := 0; pass < 10 && len(r.open) > 0; pass++ {
+				open := r.open
+				r.open = nil
+				for _, e := range open {
+					if put, ok := e.(Put); ok {
+						r.step(PutDone{Op: put.Op, Result: bucket.PutResult{Outcome: bucket.Ambiguous, Err: bucket.ErrUnreachable}})
+						continue
+					}
+					r.answer(e)
+				}
+			}
+		}
+		if got := r.fencedAfter(10 * testTTL); got < testTTL/2 {
+			t.Errorf("%s: fenced %v after writes went through again: the peer could not renew either", name, got)
+		}
+	}
+}
+
 func TestMissingNodeRecordIsSilenceNotInvalidity(t *testing.T) {
 	r := withPeer(t, testTTL)
 	delete(r.store, peerKey)

@@ -219,8 +219,13 @@ func (m *Machine) selfConfirmed(rec *fleet.Node, sent Instant) {
 	}
 }
 
+// extend moves the deadline. Where this node could not renew for a while, others
+// could perhaps not either, although reads went on: their silence counts from now.
 func (m *Machine) extend(sent Instant) {
 	s := &m.self
+	if s.deadline == 0 || sent.Add(s.ttl).Sub(s.deadline) > 2*m.heartbeat() {
+		m.restartTimers()
+	}
 	s.deadline = max(s.deadline, sent.Add(s.ttl))
 	if s.lapsed && m.now < s.deadline {
 		s.lapsed = false

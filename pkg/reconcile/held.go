@@ -196,7 +196,9 @@ func obey(node Node, n Name, in fleet.Intent, run runtime.Workload, has, alive b
 			return Action{}, false // its end is recorded first
 		}
 		return n.see(in.Seq, ""), true
-	default: // nothing to do for a name that is held
+	case fleet.VerbReleaseHold:
+		return n.see(in.Seq, ""), true // nothing to let go of where its owner is there
+	default: // of a later version, perhaps
 	}
 	return n.see(in.Seq, "unknown verb "+string(in.Verb)), true
 }

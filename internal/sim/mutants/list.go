@@ -70,7 +70,11 @@ var All = []Mutant{
 		{peer, "rec.Incarnation = max(p.inc, claims) + 1", "rec.Incarnation = max(p.inc, claims)"},
 	}},
 	{Name: "a lapsed node fences others", Edits: []Edit{
-		{peer, "case !m.CanAct() || !watched:", "case !watched:"},
+		{peer, "case !m.CanAct() || !watched || !renews:", "case !watched:"},
+		{peer, "renews := m.now.Sub(m.Confirmed()) <= 2*m.heartbeat()\n", ""},
+	}},
+	{Name: "timers go on while own renewals do not get through", Edits: []Edit{
+		{self, "\t\tm.restartTimers()\n", ""},
 	}},
 	{Name: "validity by node alone: a fenced node's claims are invalid, whatever their incarnation", Edits: []Edit{
 		{name, passed, "case m.peer(n.rec.Owner).rec != nil && m.peer(n.rec.Owner).rec.State != fleet.NodeLive:"},
@@ -140,7 +144,7 @@ var All = []Mutant{
 		{decide, "if r.StopOnLoss && node.StopDue {", "if node.StopDue {"},
 	}},
 	{Name: "timers go on over an outage", Edits: []Edit{
-		{peer, "\t\tfor _, p := range m.peers {\n\t\t\tp.since = m.now\n\t\t}\n", ""},
+		{peer, "\t\tm.restartTimers()\n", ""},
 	}},
 	{Name: "names are acquired before those from before the restart have their standing", Edits: []Edit{
 		{free, "case node.Recovering:", "case node.Recovering && node.Cordoned:"},
