@@ -50,6 +50,8 @@ type truth struct {
 	lostAt    time.Duration     // when a hand removed or damaged the record; 0: not since a write
 	rewound   bool              // a restored bucket moved it back
 	doneUID   string            // the uid whose completion was stored
+	doneBy    *agent            // who stored it; nil: it has told so
+	doneNonce string            // of that version
 	doneLost  bool              // and a hand has removed or damaged it since
 	orphaned  bool              // a node told that nobody desires it
 	exit0     map[string]uint64 // by uid: the epoch at which a job ended well
@@ -192,6 +194,9 @@ func (c *checker) completion(a *agent, s *subject, prev, rec *fleet.Session) {
 	if s.doneUID == rec.UID && !again && !s.rewound && !s.doneLost {
 		c.w.fail(invariantI9, "%s reported %s complete a second time", a.n.host, s.name)
 	}
+	if !again {
+		s.doneBy, s.doneNonce = a, rec.Nonce
+	}
 	s.doneUID, s.doneLost = rec.UID, false
 }
 
@@ -298,8 +303,11 @@ func (c *checker) behind(id string) bool {
 	return id != "" && (n == nil || n.Incarnation < c.incs[id])
 }
 
-func (c *checker) told(_ *agent, events []reconcile.Event) {
+func (c *checker) told(a *agent, events []reconcile.Event) {
 	for _, e := range events {
+		if s := c.w.subject(e.Name); s != nil && e.Type == reconcile.EventCompleted && s.doneBy == a {
+			s.doneBy = nil
+		}
 		if s := c.w.subject(e.Name); s != nil && e.Type == reconcile.EventOrphaned {
 			s.orphaned = true
 		}

@@ -172,6 +172,9 @@ func (w *world) unsettledName(s *subject) string {
 
 func (w *world) astray(s *subject) string {
 	d, rec, runs := s.desired, w.session(s.name), w.aliveRuns(s.name)
+	if a := s.doneBy; a != nil && !a.dead && rec != nil && rec.Nonce == s.doneNonce {
+		return a.n.host + " has stored its completion and does not say so"
+	}
 	if rec != nil && rec.Phase == fleet.PhaseStopped && rec.UID == d.UID && !wished(d, rec) && len(runs) == 0 && !w.owned(rec) {
 		return "" // nobody asks for it to run, and nobody is there to take note of what is asked
 	}
