@@ -18,6 +18,9 @@ func (c *checker) started(r *run) {
 			c.beside(s, o, r)
 		}
 	}
+	if r.w.StopOnLoss && w.sc.guard && w.now >= r.node.killAt() {
+		w.fail(invariantI4, "%s started %s at epoch %d after the instant by which it must have ended", r.node.host, s.name, r.w.Epoch)
+	}
 	// Where a hand took the completion away, only who has read it knows of it.
 	if r.w.UID == s.doneUID && !s.rewound && (!s.doneLost || r.by.knowsDone[r.w.UID]) {
 		w.fail(invariantI9, "%s started %s again, which is complete", r.node.host, s.name)
@@ -31,7 +34,7 @@ func (c *checker) started(r *run) {
 // beside judges two runs of a name at one instant.
 func (c *checker) beside(s *subject, old, young *run) {
 	stop := old.w.StopOnLoss // the old one decides: what it was promised is what may overlap
-	if stop && !old.excused && young.born < young.node.killAt() && !s.rewound {
+	if stop && !old.excused && (c.w.sc.guard || young.born < young.node.killAt()) && !s.rewound {
 		c.w.fail(invariantI4, "%s runs on %s (epoch %d) while it runs on %s (epoch %d)",
 			s.name, young.node.host, young.w.Epoch, old.node.host, old.w.Epoch)
 	}
@@ -126,7 +129,7 @@ func (c *checker) auditRuns(dt time.Duration) {
 	w := c.w
 	for _, n := range w.nodes {
 		a := n.agent
-		sound := a != nil && !a.stopped && !n.frozen && n.powered && !n.cutUp && !n.cutDown && n.fatal == "" && !w.rough()
+		sound := a != nil && !a.stopped && !n.frozen && n.powered && !n.cutUp && !n.cutDown && !n.mute && n.fatal == "" && !w.rough()
 		for _, r := range n.runs {
 			s := w.subject(r.w.Name)
 			switch {

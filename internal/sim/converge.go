@@ -16,7 +16,7 @@ func (w *world) heal() {
 	w.weather = weather{}
 	w.note(-1, "calm", "", 0)
 	for _, n := range w.nodes {
-		n.cutUp, n.cutDown = false, false
+		n.cutUp, n.cutDown, n.mute = false, false, false
 		if n.clone != nil {
 			n.retired = true
 			n.powerOff()

@@ -81,6 +81,7 @@ func (n *node) hears() bool { return !n.cutDown && n.powered }
 type exchange struct {
 	key    string
 	write  bool
+	mishap mishap
 	bound  time.Duration
 	apply  func() reconcile.Input
 	broken func(err error) reconcile.Input
@@ -93,6 +94,7 @@ func (a *agent) request(x exchange) {
 	w := a.n.w
 	a.do(w.between(0, 300*time.Microsecond), func() {
 		f := w.fate(a.n, x.bound)
+		a.strike(x.mishap, &f)
 		open := true
 		heard := func() {}
 		finish := func(in reconcile.Input, heard func()) {
@@ -105,7 +107,7 @@ func (a *agent) request(x exchange) {
 			}
 		}
 		w.after(a.n.clock.span(x.bound), func() { finish(x.broken(bucket.ErrUnreachable), func() {}) })
-		if !f.arrives || !a.n.reaches() {
+		if !f.arrives || !a.n.reaches() || x.write && a.n.mute && x.mishap != lateClaim {
 			return
 		}
 		w.after(f.arrive, func() {
@@ -171,7 +173,7 @@ func (a *agent) put(e lease.Put) {
 	sent := a.n.boottime()
 	w.check.sending(a, e.Key)
 	a.request(exchange{
-		key: e.Key, write: true, bound: a.n.times.Call,
+		key: e.Key, write: true, mishap: w.aim(a, e), bound: a.n.times.Call,
 		apply: func() reconcile.Input {
 			return lease.PutDone{Op: e.Op, Result: w.apply(a, e, sent)}
 		},

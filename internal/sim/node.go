@@ -31,6 +31,7 @@ type node struct {
 	published published
 	agent     *agent // nil while none runs
 
+	mute           bool // its writes do not get through
 	cutUp, cutDown bool // its requests, or their answers, do not get through
 	badStarts      bool
 	noPause        bool

@@ -47,6 +47,8 @@ type scenario struct {
 	startFails    float64
 	slowGoroutine float64
 	exits         float64 // a run ends by itself, or a job fails
+	lateReleases  float64 // see targeted.go
+	lostClaims    float64
 	deafWatch     float64 // the end of a run is not told
 	slowDisk      float64
 	fullDisk      float64
@@ -96,10 +98,12 @@ func (sc *scenario) shape(rng *rand.Rand) {
 		return
 	case profileNetwork:
 		sc.faults = networkFaults
+		sc.lostClaims = some(0.1)
 	case profileCrash:
 		sc.faults = append(append([]weighted{}, crashFaults...), weighted{1, (*world).faultCut}, weighted{1, (*world).faultWeather})
 		sc.crashAtEffect = some(0.01)
 		sc.slowDisk, sc.fullDisk = some(0.05), some(0.1)
+		sc.lateReleases, sc.lostClaims = some(0.3), some(0.1)
 	case profilePause:
 		sc.faults = append(append([]weighted{}, pauseFaults...), weighted{1, (*world).faultCut}, weighted{1, (*world).faultCrash})
 		sc.slowGoroutine = some(0.2)
@@ -109,6 +113,7 @@ func (sc *scenario) shape(rng *rand.Rand) {
 		sc.faults = allFaults
 		sc.crashAtEffect = some(0.003)
 		sc.slowGoroutine, sc.slowDisk, sc.fullDisk = some(0.1), some(0.05), some(0.1)
+		sc.lateReleases, sc.lostClaims = some(0.1), some(0.05)
 	}
 	sc.slowStart, sc.startFails, sc.exits, sc.deafWatch = some(0.2), some(0.2), some(0.4), some(0.3)
 	if rng.IntN(3) != 0 {

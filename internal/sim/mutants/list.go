@@ -114,7 +114,7 @@ var All = []Mutant{
 		{simRuns, "if op.Start.StopOnLoss && w.sc.guard && !n.guardAllows(op.Start.Ref) {", "if false {"},
 	}},
 	{Name: "a release is sent before the workload is dead", Quick: true, Edits: []Edit{
-		{held, "\tif alive {\n\t\treturn n.stop(run, cause, why)", "\tif alive && cause == 0 {\n\t\treturn n.stop(run, cause, why)"},
+		{held, "\tif alive {\n\t\treturn n.stop(run, cause, why)", "\tif alive && n.Name == \"\" {\n\t\treturn n.stop(run, cause, why)"},
 	}},
 	{Name: "the uid is ignored by the owner", Edits: []Edit{
 		{view, "(n.Desired.State == fleet.DesiredDeleted || n.Desired.UID != n.record().UID)", "n.Desired.State == fleet.DesiredDeleted"},
@@ -145,6 +145,7 @@ var All = []Mutant{
 	}},
 	{Name: "timers go on over an outage", Edits: []Edit{
 		{peer, "\t\tm.restartTimers()\n", ""},
+		{self, "\t\tm.restartTimers()\n", ""},
 	}},
 	{Name: "names are acquired before those from before the restart have their standing", Edits: []Edit{
 		{free, "case node.Recovering:", "case node.Recovering && node.Cordoned:"},
