@@ -156,7 +156,7 @@ func (c *checker) epochs(a *agent, s *subject, prev, rec *fleet.Session) {
 func same(a, b *fleet.Session) bool {
 	x, y := a.Clone(), b.Clone()
 	x.Head, y.Head = fleet.Head{}, fleet.Head{}
-	x.Head.Schema, y.Head.Schema = fleet.Schema, fleet.Schema
+	x.Schema, y.Schema = fleet.Schema, fleet.Schema
 	p, err := fleet.Encode(x)
 	q, err2 := fleet.Encode(y)
 	return err == nil && err2 == nil && string(p) == string(q)

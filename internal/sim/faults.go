@@ -13,16 +13,27 @@ import (
 
 var (
 	networkFaults = []weighted{
-		{4, (*world).faultWeather}, {3, (*world).faultCut}, {1, (*world).faultOutage}, {1, (*world).faultWallStep},
+		{4, (*world).faultWeather},
+		{3, (*world).faultCut},
+		{1, (*world).faultOutage},
+		{1, (*world).faultWallStep},
 	}
 	crashFaults = []weighted{
-		{4, (*world).faultCrash}, {2, (*world).faultReboot}, {1, (*world).faultWipe}, {1, (*world).faultRetire},
-		{1, (*world).faultNewTTL}, {1, (*world).faultDrain},
+		{4, (*world).faultCrash},
+		{2, (*world).faultReboot},
+		{1, (*world).faultWipe},
+		{1, (*world).faultRetire},
+		{1, (*world).faultNewTTL},
+		{1, (*world).faultDrain},
 	}
 	pauseFaults = []weighted{{5, (*world).faultStop}, {1, (*world).faultSuspend}, {1, (*world).faultWallStep}}
 	handFaults  = []weighted{
-		{3, (*world).faultRemoved}, {2, (*world).faultDamaged}, {1, (*world).faultBackup}, {1, (*world).faultRestore},
-		{1, (*world).faultClone}, {1, (*world).faultWiped},
+		{3, (*world).faultRemoved},
+		{2, (*world).faultDamaged},
+		{1, (*world).faultBackup},
+		{1, (*world).faultRestore},
+		{1, (*world).faultClone},
+		{1, (*world).faultWiped},
 	}
 	allFaults = slices.Concat(networkFaults, crashFaults, pauseFaults, handFaults)
 )

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"time"
 
 	"github.com/barista-fleet/barista/internal/bucket"
@@ -179,7 +180,7 @@ func (a *agent) put(e lease.Put) {
 		},
 		broken: func(err error) reconcile.Input {
 			r := bucket.PutResult{Outcome: bucket.Ambiguous, Err: err}
-			if err == bucket.ErrThrottled {
+			if errors.Is(err, bucket.ErrThrottled) {
 				r.Outcome = bucket.Rejected
 			}
 			return lease.PutDone{Op: e.Op, Result: r}

@@ -245,6 +245,7 @@ func (a *agent) otherOp(op reconcile.RunOp) {
 		}
 		n.forget(r)
 		r = nil
+	default: // starts and stops are done elsewhere
 	}
 	a.opDone(op, r, err)
 }
