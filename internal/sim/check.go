@@ -96,7 +96,7 @@ func (c *checker) session(a *agent, s *subject, prev *fleet.Session, existed boo
 	w := c.w
 	defer func() { s.last, s.lostAt = rec, 0 }()
 	c.remembered(a, s.name)
-	c.remembered(a, s.name)
+	a.wrote[s.name] = a.wrote[s.name] || rec.Owner == a.id
 	if s.owners == nil {
 		s.owners = map[uint64]claimant{}
 	}

@@ -24,8 +24,15 @@ func (c *checker) covers(a *agent, key string, body []byte, sent lease.Instant) 
 }
 
 // stepped judges an agent after each step.
-func (c *checker) stepped(a *agent) {
+func (c *checker) stepped(a *agent, in reconcile.Input) {
 	h := a.m.Head()
+	if _, ok := in.(lease.GotObject); ok {
+		for _, st := range a.m.Snapshot().Names {
+			if st.Held && !a.wrote[st.Name] {
+				c.w.fail(invariantI2, "%s holds %s at epoch %d and has only read that it does", a.n.host, st.Name, st.Epoch)
+			}
+		}
+	}
 	if h.Deadline > a.covered {
 		c.w.fail(invariantLease, "%s believes in its lease for %v longer than any renewal that has landed allows", a.n.host, h.Deadline.Sub(a.covered))
 	}

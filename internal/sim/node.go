@@ -64,6 +64,7 @@ type agent struct {
 
 	covered    lease.Instant   // the latest deadline that its landed renewals allow
 	suspicious bool            // it was to watch its own record first
+	wrote      map[string]bool // the names of which it has written, in this life, that they are its own
 	booted     bool            // it has found out who it is
 	recovers   map[string]bool // the names that it has from its predecessor
 
@@ -154,7 +155,7 @@ func (a *agent) step(in reconcile.Input) {
 		w.fail(invariantState, "%s after %T: %v", a.n.host, in, err)
 		return
 	}
-	w.check.stepped(a)
+	w.check.stepped(a, in)
 	for _, e := range effects {
 		if !w.calm && w.chance(w.sc.crashAtEffect) {
 			w.note(a.n.idx, "crash at", fmt.Sprintf("%T", e), 0)
@@ -317,7 +318,7 @@ func (n *node) start() {
 		w.fail(invariantSim, "%s: %v", n.host, err)
 		return
 	}
-	a := &agent{n: n, m: m, id: n.disk.nodeID, heardAt: w.now, knows: maps.Clone(start.Epochs), knowsDone: map[string]bool{}}
+	a := &agent{n: n, m: m, id: n.disk.nodeID, heardAt: w.now, knows: maps.Clone(start.Epochs), knowsDone: map[string]bool{}, wrote: map[string]bool{}}
 	a.suspicious, a.recovers = start.Suspicious, map[string]bool{}
 	for _, o := range start.Owned {
 		a.recovers[o.Name] = true

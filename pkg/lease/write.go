@@ -92,7 +92,9 @@ func (m *Machine) advanceWrite(n *name) {
 		w.op = m.get(opNameSettle, n.id, fleet.PrefixSessions+n.id, 0)
 		return
 	}
-	if w.kind.acquires() && !m.CanAct() {
+	// A touch keeps the epoch, which belongs to the incarnation that it was read
+	// with: under another one it is a re-claim that is due.
+	if stale := w.kind == WriteTouch && w.rec.Incarnation != m.self.inc; w.kind.acquires() && (stale || !m.CanAct()) {
 		if len(w.pending) == 0 {
 			m.notWritten(n, false)
 			return

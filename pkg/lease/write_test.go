@@ -241,6 +241,28 @@ func TestBucketBehindTheJournal(t *testing.T) {
 	}
 }
 
+func TestTouchIsOfTheIncarnationThatItWasDecidedUnder(t *testing.T) {
+	r := newRig(t)
+	r.join()
+	r.write("sessions/a", ownedBy("a", "n-self", 1, 5))
+	r.know("a")
+	r.step(Submit{Name: "a", Kind: WriteTouch, Record: r.session("a")})
+	put := r.takePut("sessions/a")
+	delete(r.store, selfKeyName) // this node registers anew while the answer is on its way
+	r.run(2 * testBeat)
+	r.step(PutDone{Op: put.Op, Result: bucket.PutResult{Outcome: bucket.Ambiguous, Err: bucket.ErrUnreachable}})
+	r.run(testTTL)
+	if r.m.Incarnation() != 2 || r.m.State() != "live" {
+		t.Fatalf("%s under incarnation %d, want live under 2", r.m.State(), r.m.Incarnation())
+	}
+	if s := r.session("a"); s.Epoch == 5 && s.Incarnation != 1 || r.m.Name("a").Held {
+		t.Errorf("epoch %d belonged to incarnation 1 and now to %d; held %v", s.Epoch, s.Incarnation, r.m.Name("a").Held)
+	}
+	if v := r.m.Name("a"); v.Claim != ClaimOursOld || v.Writing != 0 {
+		t.Errorf("claim %v, writing %v; want ours of an older incarnation, to be re-claimed", v.Claim, v.Writing)
+	}
+}
+
 func TestThrottledClaimIsNotApplied(t *testing.T) {
 	r := newRig(t)
 	r.join()

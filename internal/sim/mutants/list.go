@@ -110,6 +110,9 @@ var All = []Mutant{
 		{simRuns, "|| a.token.Incarnation != op.Inc", ""},
 		{simGuard, "n.w.now < n.killAt() && n.published.Incarnation == ref.Incarnation", "n.w.now < n.killAt() && ref.Incarnation > 0"},
 	}},
+	{Name: "a touch is sent under another incarnation than it was decided under", Edits: []Edit{
+		{write, "if stale := w.kind == WriteTouch && w.rec.Incarnation != m.self.inc;", "if stale := false;"},
+	}},
 	{Name: "a start does not go through the guard", Edits: []Edit{
 		{simRuns, "if op.Start.StopOnLoss && w.sc.guard && !n.guardAllows(op.Start.Ref) {", "if false {"},
 	}},
