@@ -129,7 +129,7 @@ func (c *checker) session(a *agent, s *subject, prev *fleet.Session, existed boo
 		c.single(a, s)
 	}
 	c.completion(a, s, prev, rec)
-	if prev != nil && prev.Owner == a.id && rec.Owner == "" && !rec.Phase.Done() && !a.drained && s.touched <= a.n.sinceOf(s) &&
+	if prev != nil && prev.Owner == a.id && rec.Owner == "" && !rec.Phase.Done() && !a.drained && !c.unreadable(s) && s.touched <= a.n.sinceOf(s) &&
 		s.desired.Intent.Seq <= prev.Seen && s.desired.State == fleet.DesiredPresent && s.desired.UID == prev.UID {
 		w.fail(invariantI6, "%s released %s at epoch %d for no reason that anyone gave: %s", a.n.host, s.name, rec.Epoch, rec.Reason)
 	}

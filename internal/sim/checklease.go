@@ -97,7 +97,7 @@ func writing(snap reconcile.Snapshot, name string) lease.Write {
 // remembered checks that an agent still waits for the fate of a write of its own
 // that lands: one that it took for certain not to happen would land unnoticed.
 func (c *checker) remembered(a *agent, name string) {
-	if a.dead || a.n.agent != a {
+	if a.dead || a.n.agent != a || c.rewound != 0 { // a restored version lets an old condition hold again
 		return
 	}
 	if writing(a.m.Snapshot(), name) == 0 {

@@ -93,8 +93,9 @@ func (m *Machine) advanceWrite(n *name) {
 		return
 	}
 	// A touch keeps the epoch, which belongs to the incarnation that it was read
-	// with: under another one it is a re-claim that is due.
-	if stale := w.kind == WriteTouch && w.rec.Incarnation != m.self.inc; w.kind.acquires() && (stale || !m.CanAct()) {
+	// with: under another one it is a re-claim that is due. So does the epoch of a
+	// claim that may have landed.
+	if stale := (w.kind == WriteTouch || len(w.pending) > 0) && w.rec.Incarnation != m.self.inc; w.kind.acquires() && (stale || !m.CanAct()) {
 		if len(w.pending) == 0 {
 			m.notWritten(n, false)
 			return

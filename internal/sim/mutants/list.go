@@ -111,7 +111,7 @@ var All = []Mutant{
 		{simGuard, "n.w.now < n.killAt() && n.published.Incarnation == ref.Incarnation", "n.w.now < n.killAt() && ref.Incarnation > 0"},
 	}},
 	{Name: "a touch is sent under another incarnation than it was decided under", Edits: []Edit{
-		{write, "if stale := w.kind == WriteTouch && w.rec.Incarnation != m.self.inc;", "if stale := false;"},
+		{write, "if stale := (w.kind == WriteTouch || len(w.pending) > 0) && w.rec.Incarnation != m.self.inc;", "if stale := false;"},
 	}},
 	{Name: "a start does not go through the guard", Edits: []Edit{
 		{simRuns, "if op.Start.StopOnLoss && w.sc.guard && !n.guardAllows(op.Start.Ref) {", "if false {"},
