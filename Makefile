@@ -49,6 +49,10 @@ fmt: .cache/tools/golangci-lint ## format as `make lint` wants it
 sim: ## simulated fleets under faults, SEEDS of them: make sim SEEDS=20000
 	SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 120m -v -run 'TestSim$$' ./internal/sim
 
+.PHONY: model
+model: ## every interleaving of two nodes within bounds, and the bugs that must be found there
+	MODEL=full $(GO) test -count=1 -timeout 30m -v ./docs/model
+
 .PHONY: bench
 bench: ## benchmarks; what matters is printed as a ratio to a baseline of the same run
 	$(GO) test -run '^$$' -bench . -benchmem ./pkg/... ./internal/...

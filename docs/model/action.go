@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/barista-fleet/barista/internal/bucket"
@@ -86,7 +85,7 @@ func (w *world) nodeActions(out []action, i int) []action {
 		add(actGuard, 0)
 	}
 	if n.m == nil {
-		if n.life == 0 || w.left.Boot > 0 {
+		if n.life == 0 && w.sc.Start == fresh || n.life > 0 && w.left.Boot > 0 {
 			add(actBoot, 0)
 		}
 		return out
@@ -246,7 +245,7 @@ func (w *world) guard(i int) {
 	n.runs = slices.DeleteFunc(n.runs, func(r run) bool { return r.state == runAlive })
 	n.poked = n.m != nil
 	w.goals |= goalGuarded
-	w.say(nodeIDs[i] + ": the guard kills the workload")
+	w.say("%s: the guard kills the workload", nodeIDs[i])
 }
 
 func (w *world) doRun(a action) {
@@ -262,7 +261,8 @@ func (w *world) doRun(a action) {
 	case actCommit:
 		// What was right when the intent was journaled must still be right.
 		v := n.m.Name(theName)
-		gone = !v.Held || v.Rec.Epoch != r.epoch || !n.m.CanAct() || w.sc.Stop && w.stopDue(int(a.node))
+		held := v.Held || v.Claim == lease.ClaimOurs && w.sc.bug(BugAdoptByReading)
+		gone = !held || v.Rec.Epoch != r.epoch || !n.m.CanAct() || w.sc.Stop && w.stopDue(int(a.node))
 		r.state = runStarting
 	case actLaunch:
 		if gone = !w.mayLaunch(int(a.node), *r); !gone {
@@ -273,7 +273,7 @@ func (w *world) doRun(a action) {
 	if gone {
 		n.runs = slices.Delete(n.runs, k, k+1)
 	}
-	w.say(fmt.Sprintf("%s: workloads here: %v", nodeIDs[a.node], n.runs))
+	w.say("%s: workloads here: %v", nodeIDs[a.node], n.runs)
 }
 
 // mayLaunch is the last look before a workload starts: the agent's goroutine
@@ -292,7 +292,7 @@ func (w *world) mayLaunch(i int, r run) bool {
 func (w *world) doMessage(a action) {
 	k := int(a.arg)
 	was := w.msgs[k]
-	w.say(fmt.Sprintf("%s: %s", nodeIDs[was.node], was))
+	w.say("%s: %s", nodeIDs[was.node], was)
 	m := *was
 	switch a.kind {
 	case actHang:

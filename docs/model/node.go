@@ -38,11 +38,6 @@ func (w *world) boot(i int) {
 		w.send(i, m.Step(n.clock, lease.Seen{Name: theName, Epoch: n.journal.epoch, Owned: n.journal.inc != 0}))
 	}
 	boot := lease.Boot{Identity: id, Suspicious: n.suspect, MaxSeen: maxSeen}
-	if w.sc.bug(BugRestartRaises) {
-		// A restart that takes a new incarnation at once, whatever runs.
-		boot.MaxSeen = max(boot.MaxSeen, id.Incarnation)
-		boot.Identity = lease.Identity{Incarnation: id.Incarnation + 1, Writer: writer}
-	}
 	n.suspect = false
 	w.stepOwn(i, lease.Read{Name: theName})
 	w.step(i, boot)
@@ -83,7 +78,9 @@ func (w *world) stepOwn(i int, ev lease.Event) {
 // notice is what the machine tells its reconciler.
 func (w *world) notice(i int, e lease.Effect) {
 	n := &w.nodes[i]
-	w.say(fmt.Sprintf("%s: %T %+v", nodeIDs[i], e, brief(e)))
+	if w.note != nil {
+		w.say("%s: %T %+v", nodeIDs[i], e, brief(e))
+	}
 	switch e := e.(type) {
 	case lease.Acquired:
 		n.journal.epoch, n.journal.inc = max(n.journal.epoch, e.Rec.Epoch), e.Rec.Incarnation
@@ -175,7 +172,7 @@ func (w *world) endWhatMayNotRun(i int, v lease.NameView) bool {
 			continue
 		}
 		r.stopping = true
-		w.say(fmt.Sprintf("%s: stops the workload of epoch %d (time is up: %v, not its own: %v, an earlier run: %v)", nodeIDs[i], r.epoch, due, foreign, stale))
+		w.say("%s: stops the workload of epoch %d (time is up: %v, not its own: %v, an earlier run: %v)", nodeIDs[i], r.epoch, due, foreign, stale)
 		w.checkStop(i, r)
 		return true
 	}
@@ -201,7 +198,7 @@ func (w *world) tend(i int, v lease.NameView) bool {
 	switch {
 	case w.draining(i) && alive:
 		n.runs[0].stopping = true
-		w.say(nodeIDs[i] + ": stops the workload, because the node is drained")
+		w.say("%s: stops the workload, because the node is drained", nodeIDs[i])
 		return false
 	case w.draining(i):
 		return w.release(i, v)
@@ -223,7 +220,7 @@ func (w *world) tend(i int, v lease.NameView) bool {
 		return false
 	}
 	n.runs = append(n.runs, run{op: true, epoch: rec.Epoch, inc: rec.Incarnation, inst: rec.Instance})
-	w.say(fmt.Sprintf("%s: decides to start a workload at epoch %d", nodeIDs[i], rec.Epoch))
+	w.say("%s: decides to start a workload at epoch %d", nodeIDs[i], rec.Epoch)
 	return false
 }
 

@@ -75,7 +75,7 @@ func (w *world) serve(m *message) {
 
 func (w *world) apply(m *message) bucket.PutResult {
 	if !m.cond.Holds(w.objects[m.key].etag) {
-		w.say(fmt.Sprintf("the store refuses it: %s is another version", keyOf(m.key)))
+		w.say("the store refuses it: %s is another version", keyOf(m.key))
 		return bucket.PutResult{Outcome: bucket.Rejected, Err: bucket.ErrCondition}
 	}
 	if m.key == keyX {
@@ -87,7 +87,7 @@ func (w *world) apply(m *message) bucket.PutResult {
 	o := m.put
 	o.etag = bucket.ETag("v" + strconv.FormatUint(w.version, 10))
 	w.objects[m.key] = o
-	w.say("applied: " + w.objects[m.key].String())
+	w.say("applied: %v", w.objects[m.key])
 	w.dropDead()
 	return bucket.PutResult{Outcome: bucket.Applied, ETag: o.etag}
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -179,9 +180,10 @@ func (w *world) clone() *world {
 	return &c
 }
 
-func (w *world) say(s string) {
+// say notes what happens, for a trace.
+func (w *world) say(format string, args ...any) {
 	if w.note != nil {
-		w.note(s)
+		w.note(fmt.Sprintf(format, args...))
 	}
 }
 
