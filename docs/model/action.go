@@ -269,6 +269,7 @@ func (w *world) doRun(a action) {
 			r.state, r.op = runAlive, false
 			w.checkStart(int(a.node), *r)
 		}
+	default: // it is dead
 	}
 	if gone {
 		n.runs = slices.Delete(n.runs, k, k+1)
@@ -363,6 +364,7 @@ func (w *world) doLife(a action) {
 	case actReboot:
 		w.left.Reboot--
 		n.runs, n.file, n.suspect = nil, leaseFile{}, true
+	default: // the others are no ends
 	}
 	w.stopAgent(i)
 }

@@ -142,6 +142,7 @@ func (m *message) String() string {
 		return "list nodes/"
 	case msgSave:
 		return fmt.Sprintf("journal the intent of incarnation %d", m.id.Intended)
+	default:
+		return "put " + m.put.String() + " " + m.cond.String()
 	}
-	return "put " + m.put.String() + " " + m.cond.String()
 }

@@ -48,7 +48,8 @@ type Canon struct {
 	Buf  []byte
 	Unit time.Duration
 
-	ids []string
+	ids  []string
+	keys []string // scratch
 }
 
 // Reset empties the canon for another state.
@@ -150,11 +151,15 @@ func (m *Machine) Append(c *Canon, now Instant) {
 	c.Time(m.lastNodes, now, 2*m.cfg.Heartbeat+c.Unit)
 	c.Byte(m.floor)
 	c.Byte(uint64(len(m.peers)))
-	for _, id := range slices.Sorted(maps.Keys(m.peers)) {
+	c.keys = slices.AppendSeq(c.keys[:0], maps.Keys(m.peers))
+	slices.Sort(c.keys)
+	for _, id := range c.keys {
 		m.appendPeer(c, now, m.peers[id])
 	}
 	c.Byte(uint64(len(m.names)))
-	for _, id := range slices.Sorted(maps.Keys(m.names)) {
+	c.keys = slices.AppendSeq(c.keys[:0], maps.Keys(m.names))
+	slices.Sort(c.keys)
+	for _, id := range c.keys {
 		m.appendName(c, now, m.names[id])
 	}
 }
