@@ -36,7 +36,7 @@ func TestModel(t *testing.T) {
 			continue
 		}
 		if raced {
-			sc = &Scenario{Name: sc.Name, Stop: sc.Stop, Start: sc.Start, Budget: sc.Budget, MaxEpoch: sc.MaxEpoch, MaxInc: sc.MaxInc, Limit: 3_000}
+			sc = &Scenario{Name: sc.Name, Stop: sc.Stop, Start: sc.Start, Budget: sc.Budget, MaxEpoch: sc.MaxEpoch, MaxInc: sc.MaxInc, Limit: 500}
 		}
 		r := explore(t, sc)
 		sum.States += r.States
@@ -58,7 +58,7 @@ func TestMergedStatesAgree(t *testing.T) {
 	for _, sc := range []Scenario{Scenarios[1], Scenarios[2], {Name: "mixed", Stop: true, Updates: true, Budget: Budget{Late: 1, Lost: 1, Stop: 1}, MaxEpoch: 3, MaxInc: 3}} {
 		limit := 20_000
 		if raced {
-			limit = 3_000
+			limit = 500
 		}
 		pairs, wrong := compareMerged(&sc, limit)
 		if pairs < limit/10 {

@@ -42,7 +42,7 @@ var Mutants = []Mutant{
 	{
 		Name: "a restart raises the incarnation while workloads run",
 		File: "self.go",
-		Old:  "s.phase, s.inc, s.deadline, s.lapsed = selfLive, rec.Incarnation, 0, true\n",
+		Old:  "s.phase, s.inc, s.deadline, s.lapsed, s.ttl = selfLive, rec.Incarnation, 0, true, rec.TTL()\n",
 		New:  "m.raise()\n\t\treturn\n",
 		Scenario: with(restart, func(sc *Scenario) {
 			sc.Bug = BugRaiseWhileAlive

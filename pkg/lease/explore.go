@@ -173,6 +173,8 @@ func (m *Machine) appendSelf(c *Canon, now Instant) {
 	c.Byte(s.maxSeen)
 	c.Bool(s.raiseOK)
 	c.Bool(s.suspect)
+	c.Bool(s.idle)
+	c.Byte(uint64(s.ttl / c.Unit))
 	c.Bool(s.lapsed)
 	c.Bool(s.verify)
 	c.ID(string(s.etag))
