@@ -30,6 +30,7 @@ func explore(t *testing.T, sc *Scenario) Result {
 // TestModel explores the scenarios: the quick ones, or with MODEL=full all.
 func TestModel(t *testing.T) {
 	var sum Result
+	skipped := false // by -run
 	for i := range Scenarios {
 		sc := &Scenarios[i]
 		if !full() && !sc.Quick {
@@ -38,7 +39,9 @@ func TestModel(t *testing.T) {
 		if raced {
 			sc = &Scenario{Name: sc.Name, Stop: sc.Stop, Start: sc.Start, Budget: sc.Budget, MaxEpoch: sc.MaxEpoch, MaxInc: sc.MaxInc, Limit: 500}
 		}
-		r := explore(t, sc)
+		var r Result
+		t.Run(strings.ReplaceAll(sc.Name, " ", "_"), func(t *testing.T) { r = explore(t, sc) })
+		skipped = skipped || r.States == 0
 		sum.States += r.States
 		sum.Transitions += r.Transitions
 		sum.Depth = max(sum.Depth, r.Depth)
@@ -46,7 +49,7 @@ func TestModel(t *testing.T) {
 	if !t.Failed() {
 		t.Logf("%-34s %8d states %9d transitions, depth %3d: no violation", "all", sum.States, sum.Transitions, sum.Depth)
 	}
-	if full() && sum.States < 1_000_000 {
+	if full() && !skipped && !t.Failed() && sum.States < 1_000_000 {
 		t.Errorf("%d states are not a million", sum.States)
 	}
 }
