@@ -53,6 +53,10 @@ sim: ## simulated fleets under faults, SEEDS of them: make sim SEEDS=20000
 sim-mutants: ## break the protocol in some fifty ways; the simulation must catch each within SEEDS seeds
 	SIM_MUTANTS=1 SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 120m -v -run 'TestMutantsAreCaught$$' ./internal/sim/mutants
 
+.PHONY: model
+model: ## every interleaving of two nodes within bounds, and the bugs that must be found there
+	MODEL=full $(GO) test -count=1 -timeout 30m -v ./docs/model
+
 .PHONY: bench
 bench: ## benchmarks; what matters is printed as a ratio to a baseline of the same run
 	$(GO) test -run '^$$' -bench . -benchmem ./pkg/... ./internal/...

@@ -1,0 +1,6 @@
+//go:build race
+
+package model
+
+// raced: the race detector makes a state cost ten times as much.
+const raced = true
