@@ -31,7 +31,7 @@ func (s *Scheduler) Check() error {
 		return err
 	}
 	for k := range s.cfg.Classes {
-		if err := s.checkHeap(k); err != nil {
+		if err := s.checkTree(k); err != nil {
 			return err
 		}
 		if s.clock[k].hi >= tagLimit {
@@ -133,28 +133,37 @@ func (s *Scheduler) checkQueue(ti uint32, t *tenant, k int) error {
 	if q.active && s.clock[k].less(q.lift) {
 		return broken(5, "tenant %d class %d was lifted above the clock", t.id, k)
 	}
-	if s.heaps[k].has(ti) != t.eligible(q) || q.indexed != t.eligible(q) {
-		return broken(5, "tenant %d class %d: eligible is %v, indexed is %v", t.id, k, t.eligible(q), s.heaps[k].has(ti))
+	if indexed := q.leaf != none; indexed != t.eligible(q) {
+		return broken(5, "tenant %d class %d: eligible is %v, indexed is %v", t.id, k, t.eligible(q), indexed)
+	}
+	if key, tie := s.headKey(t, q); q.leaf != none && (key != q.key || tie != q.tie) {
+		return broken(5, "tenant %d class %d is indexed under another key than its head's", t.id, k)
 	}
 	return nil
 }
 
-func (s *Scheduler) checkHeap(k int) error {
-	h := &s.heaps[k]
-	for i := heapRoot; i < len(h.entries); i++ {
-		e := &h.entries[i]
-		t := &s.tenants[e.owner]
-		q := s.queue(e.owner, Class(k))
-		key, tie := s.headKey(t, q)
-		if h.pos[e.owner] != uint32(i) || !q.indexed || e.key != q.key || e.tie != q.tie {
-			return broken(5, "tenant %d class %d is indexed under another key than it thinks", t.id, k)
+// checkTree recounts the leaves and repeats the matches.
+func (s *Scheduler) checkTree(k int) error {
+	t := &s.trees[k]
+	leaves, n := len(t.nodes)/2, 0
+	for i := len(t.nodes) - 1; i > 0; i-- {
+		e := t.nodes[i]
+		switch {
+		case i < leaves:
+			if a, b := t.nodes[2*i], t.nodes[2*i+1]; e != a && e != b || t.earlier(a, e) || t.earlier(b, e) {
+				return broken(5, "class %d has the wrong winner at node %d", k, i)
+			}
+		case e.owner != none:
+			q := s.queue(e.owner, Class(k))
+			if n++; q.leaf != uint32(i-leaves) || e.lead != leadQ64(q.key) {
+				return broken(5, "tenant %d class %d has another leaf than it thinks", s.tenants[e.owner].id, k)
+			}
+		case e != emptyNode:
+			return broken(5, "class %d has a key without an owner", k)
 		}
-		if key.less(e.key) || key == e.key && tie < e.tie {
-			return broken(5, "tenant %d class %d is indexed too late", t.id, k)
-		}
-		if i > heapRoot && h.entryLess(e, &h.entries[heapParent(i)]) {
-			return broken(5, "class %d has its heap out of order", k)
-		}
+	}
+	if n != t.n || n+len(t.free) != int(t.fresh) {
+		return broken(5, "class %d has its leaves miscounted", k)
 	}
 	return nil
 }

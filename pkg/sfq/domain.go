@@ -66,6 +66,16 @@ func (t tag) less(u tag) bool {
 	return t.rat().Cmp(u.rat()) < 0
 }
 
+func (t tag) cmp(u tag) int {
+	switch {
+	case t.less(u):
+		return -1
+	case u.less(t):
+		return 1
+	}
+	return 0
+}
+
 func maxTag(a, b tag) tag {
 	if a.less(b) {
 		return b

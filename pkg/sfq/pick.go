@@ -37,39 +37,35 @@ func (s *Scheduler) Pick(slotClass Class, now int64) (Pick, Outcome) {
 
 // choose returns the class and tenant the steal policy prefers for a slot.
 func (s *Scheduler) choose(slotClass Class) (Class, uint32, bool) {
-	own := s.settledRoot(slotClass)
-	if own != nil && s.cfg.Steal == PreferFit || s.cfg.Classes[slotClass].Exclusive {
-		if own == nil {
-			return 0, none, false
-		}
-		return slotClass, own.owner, true
+	own := s.trees[slotClass].root()
+	if own != none && s.cfg.Steal == PreferFit || s.cfg.Classes[slotClass].Exclusive {
+		return slotClass, own, own != none
 	}
-	best, class := (*heapEntry)(nil), slotClass
+	best, class := none, slotClass
 	for k := int(slotClass) - 1; k >= 0; k-- {
 		if s.cfg.Classes[k].Exclusive {
 			continue
 		}
 		// Larger classes come first, so an equal key keeps the larger size.
-		if e := s.settledRoot(Class(k)); e != nil && (best == nil || rootBefore(e, best)) {
-			best, class = e, Class(k)
+		r := s.trees[k].root()
+		if r != none && (best == none || rootBefore(s.queue(r, Class(k)), s.queue(best, class))) {
+			best, class = r, Class(k)
 		}
 	}
 	switch {
-	case best == nil && own == nil:
-		return 0, none, false
-	case best == nil:
-		return slotClass, own.owner, true
-	case own != nil:
-		bound, over := best.key.add(u128{hi: s.cfg.Margin})
-		if over || !bound.less(own.key) {
-			return slotClass, own.owner, true
+	case best == none:
+		return slotClass, own, own != none
+	case own != none:
+		bound, over := s.queue(best, class).key.add(u128{hi: s.cfg.Margin})
+		if over || !bound.less(s.queue(own, slotClass).key) {
+			return slotClass, own, true
 		}
 	}
-	return class, best.owner, true
+	return class, best, true
 }
 
 // rootBefore compares the heads of two classes: by start tag, then by tier.
-func rootBefore(a, b *heapEntry) bool {
+func rootBefore(a, b *classQueue) bool {
 	if a.key != b.key {
 		return a.key.less(b.key)
 	}
@@ -101,58 +97,62 @@ func (s *Scheduler) pick(slotClass Class, now int64, wantTicket Ticket, wantJob 
 		return Pick{}, Diverged
 	}
 	weight := s.weightAt(t, now)
-	f := flight{
-		ticket: s.lastTicket + 1, cand: at, tenant: ti, prev: t.lastOut, next: none, chained: true,
-		state: flightPicked, class: k, slotClass: slotClass, pinned: c.pinned,
-		est: c.cost, charged: c.cost, weight: weight, lift: q.lift, distance: charge(c.cost, weight),
-	}
-	if c.pinned {
-		f.remotePay = charge(scaleCost(c.cost, s.cfg.Kappa), weight)
+	cost := q.firstCost
+	distance, remotePay := charge(cost, weight), u128{}
+	if q.firstPinned {
+		remotePay = charge(scaleCost(cost, s.cfg.Kappa), weight)
 	}
 	after := t.acct
-	f.start = after.dispatchStep(f.lift, f.distance, f.remotePay, f.pinned)
+	start := after.dispatchStep(q.lift, distance, remotePay, q.firstPinned)
 	if after.finish.hi >= tagLimit-MaxCost<<weightShift || after.finish.plus(after.remote).hi >= tagLimit {
 		return Pick{}, NumericLimit
 	}
-	s.pull(q, at)
-	c.state = candFlight
-	q.picked++
+	s.lastTicket++
+	p := Pick{
+		Ticket: s.lastTicket, Job: c.id, Tenant: t.id, Class: k, SlotClass: slotClass, Cost: cost, Pinned: q.firstPinned,
+	}
 	if t.firstOut == none {
 		t.base = t.acct
 	}
 	t.acct = after
-	c.aux = s.launch(t, f)
+	fi, f := s.launch(t)
+	f.ticket, f.cand, f.tenant = p.Ticket, at, ti
+	f.state, f.class, f.slotClass, f.pinned = flightPicked, k, slotClass, p.Pinned
+	f.est, f.charged, f.weight = cost, cost, weight
+	f.lift, f.start, f.distance, f.remotePay = q.lift, start, distance, remotePay
+	hint, _ := s.byTicket.reserve(uint64(p.Ticket))
+	f.cell = s.byTicket.put(uint64(p.Ticket), hint, fi)
+	s.pull(q, at)
+	c.state, c.aux = candFlight, fi
+	q.picked++
 	t.picked++
 	t.queuedN--
-	t.queued -= c.cost
-	t.inFlight += c.cost
-	t.pickedSum += c.cost
+	t.queued -= cost
+	t.inFlight += cost
+	t.pickedSum += cost
 	s.used[slotClass]++
-	s.lastTicket++
 	s.refresh(ti)
-	return Pick{
-		Ticket: f.ticket, Job: c.id, Tenant: t.id, Class: k, SlotClass: slotClass, Cost: c.cost, Pinned: c.pinned,
-	}, Picked
+	return p, Picked
 }
 
-// launch stores a flight at the end of its tenant's chain.
-func (s *Scheduler) launch(t *tenant, f flight) uint32 {
+// launch adds a flight to the end of its tenant's chain; the caller fills it in.
+func (s *Scheduler) launch(t *tenant) (uint32, *flight) {
 	at := s.freeFlight
 	if at == none {
 		at = uint32(len(s.flights))
-		s.flights = append(s.flights, f)
+		s.flights = append(s.flights, flight{})
 	} else {
 		s.freeFlight = s.flights[at].next
-		s.flights[at] = f
 	}
 	if t.lastOut == none {
 		t.firstOut = at
 	} else {
 		s.flights[t.lastOut].next = at
 	}
+	f := &s.flights[at]
+	f.prev, f.next, f.chained = t.lastOut, none, true
 	t.lastOut = at
-	s.byTicket.put(uint64(f.ticket), at)
-	return at
+	return at, f
 }
 
 // scaleCost is cost·kappa/2¹⁶ rounded up; cost ≤ 2⁴⁰ and kappa ≤ 2²⁰.
@@ -187,7 +187,7 @@ func (s *Scheduler) Commit(id Ticket, now int64) Outcome {
 	if t.firstOut == at {
 		s.unchain(t)
 	}
-	s.refresh(ti)
+	s.reclaim(ti, t)
 	if s.cfg.Record != nil {
 		s.record(Event{Kind: EventCommit, Ticket: id, Now: now})
 	}
@@ -218,7 +218,7 @@ func (s *Scheduler) Abort(id Ticket) Outcome {
 	t.queued += f.est
 	s.used[f.slotClass]--
 	s.dropLink(t, at)
-	s.byTicket.del(uint64(id))
+	s.byTicket.del(uint64(id), f.cell)
 	s.push(q, f.cand)
 	s.freeFlightSlot(at)
 	s.rechain(t)

@@ -109,6 +109,7 @@ type queueFlow[F comparable] struct {
 	head   uint32
 	tail   uint32
 	next   uint32 // free list
+	leaf   uint32 // in heads, or none
 
 	queued, running                        int
 	accepted, dispatched, cancelled, inRun u128 // cost sums
@@ -139,9 +140,9 @@ type Queue[F, J comparable, P any] struct {
 
 	mu sync.Mutex // guards everything below
 
-	virtual tag    // start tag of the newest dispatch in this busy period
-	period  uint64 // number of the current busy period
-	heads   tagHeap
+	virtual tag     // start tag of the newest dispatch in this busy period
+	period  uint64  // number of the current busy period
+	heads   tagTree // backlogged flows by the start tags of their heads
 
 	flows     []queueFlow[F]
 	flowByID  map[F]uint32
@@ -169,18 +170,18 @@ func NewQueue[F, J comparable, P any](cfg QueueConfig) (*Queue[F, J, P], error) 
 		flowByID: make(map[F]uint32), freeFlow: none,
 		jobByID: make(map[J]uint32), freeJob: none,
 	}
-	q.heads.after = q.headAfter
+	q.heads.before = q.headBefore
 	return q, nil
 }
 
-// headAfter orders two backlogged flows whose numerators are equal: by the
-// exact fraction in the unrestricted domain, then by acceptance of their heads.
-func (q *Queue[F, J, P]) headAfter(a, b uint32) bool {
+// headBefore orders two backlogged flows: by start tag, then by acceptance of
+// their heads.
+func (q *Queue[F, J, P]) headBefore(a, b uint32) bool {
 	fa, fb := &q.flows[a], &q.flows[b]
-	if c := fa.start.rat().Cmp(fb.start.rat()); c != 0 {
-		return c > 0
+	if c := fa.start.cmp(fb.start); c != 0 {
+		return c < 0
 	}
-	return q.jobs[fa.head].seq > q.jobs[fb.head].seq
+	return q.jobs[fa.head].seq < q.jobs[fb.head].seq
 }
 
 // RegisterFlow creates a flow with a fixed weight. It returns [Registered] or
@@ -208,12 +209,11 @@ func (q *Queue[F, J, P]) RegisterFlow(id F, weight int64) (FlowHandle, Outcome) 
 	if slot == none {
 		slot = uint32(len(q.flows))
 		q.flows = append(q.flows, queueFlow[F]{})
-		q.heads.grow(len(q.flows))
 	} else {
 		q.freeFlow = q.flows[slot].next
 	}
 	q.flowSeq++
-	q.flows[slot] = queueFlow[F]{id: id, seq: q.flowSeq, weight: weight, head: none, tail: none, next: none}
+	q.flows[slot] = queueFlow[F]{id: id, seq: q.flowSeq, weight: weight, head: none, tail: none, next: none, leaf: none}
 	q.flowByID[id] = slot
 	return FlowHandle{q.owner, q.flowSeq, slot}, Registered
 }

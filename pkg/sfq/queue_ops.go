@@ -152,7 +152,7 @@ func (q *Queue[F, J, P]) DispatchUpTo(k int, dst []Dispatch[F, J, P]) []Dispatch
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for n := min(k, q.cfg.IssueDepth-q.running, q.queued); n > 0; n-- {
-		slot := q.heads.root().owner
+		slot := q.heads.root()
 		f := &q.flows[slot]
 		q.virtual = f.start
 		at := f.head
@@ -255,15 +255,16 @@ func (q *Queue[F, J, P]) unlink(slot uint32, f *queueFlow[F], at uint32, charged
 
 // reindex puts the flow's head where it belongs among the backlogged flows.
 func (q *Queue[F, J, P]) reindex(slot uint32, f *queueFlow[F]) {
-	if f.head == none {
-		q.heads.remove(slot)
-		return
+	// In the unrestricted domain n is zero, and the fractions decide.
+	switch lead := leadInt(f.start.n); {
+	case f.leaf == none:
+		f.leaf = q.heads.insert(slot, lead)
+	case f.head == none:
+		q.heads.remove(f.leaf)
+		f.leaf = none
+	default:
+		q.heads.play(f.leaf, slot, lead)
 	}
-	tie := q.jobs[f.head].seq
-	if q.cfg.Domain.kind == domainUnrestricted {
-		tie = 0 // the fraction decides first, in headAfter
-	}
-	q.heads.set(slot, f.start.n, tie)
 }
 
 func (q *Queue[F, J, P]) newJob() uint32 {

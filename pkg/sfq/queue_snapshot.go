@@ -34,7 +34,7 @@ func (q *Queue[F, J, P]) Snapshot() QueueSnapshot {
 	defer q.mu.Unlock()
 	return QueueSnapshot{
 		IssueDepth: q.cfg.IssueDepth, MaxFlows: q.cfg.MaxFlows, MaxLiveJobs: q.cfg.MaxLiveJobs,
-		Flows: len(q.flowByID), ActiveFlows: q.active, BackloggedFlows: q.heads.len(),
+		Flows: len(q.flowByID), ActiveFlows: q.active, BackloggedFlows: q.heads.n,
 		Queued: q.queued, Running: q.running, FreeSlots: q.cfg.IssueDepth - q.running,
 		Accepted: q.jobSeq, Dispatched: q.dispatchN, Cancelled: q.cancelN, Completed: q.completeN,
 	}

@@ -65,7 +65,7 @@ func (s *Scheduler) land(at uint32, f *flight) {
 	t.over = min(t.over, t.excess())
 	t.inFlight -= f.est
 	s.used[f.slotClass]--
-	s.byTicket.del(uint64(f.ticket))
+	s.byTicket.del(uint64(f.ticket), f.cell)
 	if f.chained {
 		f.state, f.cand = flightOver, none
 		return
@@ -216,8 +216,10 @@ func (s *Scheduler) learn(id TenantID, typ uint32, actual int64) {
 // tenant's average for the type once it has five samples, else the spec's
 // estimate, else the class's default.
 func (s *Scheduler) Estimate(tenant TenantID, typ uint32, spec int64, k Class) int64 {
-	if a := s.averages[typeKey{tenant, typ}]; typ != 0 && a.samples >= averageSamples {
-		return min(max(int64((a.mean+0xffff)>>16), minActual), MaxCost)
+	if typ != 0 {
+		if a := s.averages[typeKey{tenant, typ}]; a.samples >= averageSamples {
+			return min(max(int64((a.mean+0xffff)>>16), minActual), MaxCost)
+		}
 	}
 	if spec > 0 {
 		return min(spec, MaxCost)

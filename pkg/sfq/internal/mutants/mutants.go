@@ -140,12 +140,12 @@ var All = []Mutant{
 	},
 	{
 		"Reserve steals at the margin", "pick.go",
-		"if over || !bound.less(own.key) {", "if over || own.key.less(bound) {",
+		"if over || !bound.less(s.queue(own, slotClass).key) {", "if over || s.queue(own, slotClass).key.less(bound) {",
 		"Steal|Oracle",
 	},
 	{
 		"Prefer-Fit takes the smaller job first", "pick.go",
-		"if own != nil && s.cfg.Steal == PreferFit ||", "if own != nil && s.cfg.Steal != PreferFit ||",
+		"if own != none && s.cfg.Steal == PreferFit ||", "if own != none && s.cfg.Steal != PreferFit ||",
 		"Steal|Oracle",
 	},
 	{
@@ -165,7 +165,7 @@ var All = []Mutant{
 	},
 	{
 		"requeued work goes to the end", "classqueue.go",
-		"case s.cands[q.runTail].before(c):", "case true:",
+		"case !c.pinned && q.lastCreated < c.order.Created || s.cands[q.runTail].before(c):", "case true:",
 		"OrderIsKept|Oracle",
 	},
 	{
@@ -185,7 +185,7 @@ var All = []Mutant{
 	},
 	{
 		"averages count from the first sample", "run.go",
-		"typ != 0 && a.samples >= averageSamples", "typ != 0 && a.samples >= 1",
+		"; a.samples >= averageSamples", "; a.samples >= 1",
 		"MovingAverage|Oracle",
 	},
 	{
@@ -224,9 +224,29 @@ var All = []Mutant{
 		"NumericLimitTrace",
 	},
 	{
-		"the heap forgets to look up", "heap.go",
-		"		if !h.entryLess(&e, &h.entries[p]) {\n			break", "		if true {\n			break",
+		"the tree does not look behind equal leading bits", "tree.go",
+		"(owner == none || t.before(other, owner))", "owner == none",
 		"Oracle",
+	},
+	{
+		"the tree lets the loser go up", "tree.go",
+		"bits.Sub64(r, lead, 0)", "bits.Sub64(lead, r, 0)",
+		"Oracle",
+	},
+	{
+		"the tail's place in the order is not kept", "classqueue.go",
+		"q.runTail, q.lastCreated = c.prev, s.cands[c.prev].order.Created", "q.runTail = c.prev",
+		"Oracle",
+	},
+	{
+		"an identifier outlives its job", "idindex.go",
+		"	p[cell&pageMask] = 0\n", "",
+		"Oracle|IDIndex",
+	},
+	{
+		"a page that was given back is found again", "idindex.go",
+		"	if x.lastPage == at {\n		x.lastPage = none", "	if false {\n		x.lastPage = none",
+		"IDIndex",
 	},
 	{
 		"a zombie's result is accepted", "lifecycle.go",
