@@ -145,21 +145,27 @@ func (s *Scheduler) checkQueue(ti uint32, t *tenant, k int) error {
 // checkTree recounts the leaves and repeats the matches.
 func (s *Scheduler) checkTree(k int) error {
 	t := &s.trees[k]
-	leaves, n := len(t.nodes)/2, 0
-	for i := len(t.nodes) - 1; i > 0; i-- {
-		e := t.nodes[i]
-		switch {
-		case i < leaves:
-			if a, b := t.nodes[2*i], t.nodes[2*i+1]; e != a && e != b || t.earlier(a, e) || t.earlier(b, e) {
-				return broken(5, "class %d has the wrong winner at node %d", k, i)
+	n := 0
+	for g := range t.groups {
+		p := &t.groups[g]
+		lead, owner := t.least(p)
+		switch win := (treeNode{lead, owner}); {
+		case g == 0 && t.top != win.owner, g > 0 && t.groups[(g-1)/treeFan][(g-1)%treeFan] != win:
+			return broken(5, "class %d has the wrong winner of group %d", k, g)
+		case g < int(t.base):
+			continue
+		}
+		for i, e := range p {
+			if e.owner == none {
+				if e != emptyNode {
+					return broken(5, "class %d has a key without an owner", k)
+				}
+				continue
 			}
-		case e.owner != none:
 			q := s.queue(e.owner, Class(k))
-			if n++; q.leaf != uint32(i-leaves) || e.lead != leadQ64(q.key) {
+			if n++; int(q.leaf) != (g-int(t.base))*treeFan+i || e.lead != leadQ64(q.key) {
 				return broken(5, "tenant %d class %d has another leaf than it thinks", s.tenants[e.owner].id, k)
 			}
-		case e != emptyNode:
-			return broken(5, "class %d has a key without an owner", k)
 		}
 	}
 	if n != t.n || n+len(t.free) != int(t.fresh) {

@@ -1,5 +1,7 @@
 package sfq
 
+import "math/bits"
+
 // classMask is the set of classes a tenant may have anything to do with.
 func (t *tenant) hasClass(k int) bool { return t.classes>>k&1 == 1 }
 
@@ -41,10 +43,8 @@ func startTag(a *account, lift u128, pinned bool) u128 {
 // saved up service while it was idle or capped.
 func (s *Scheduler) refresh(ti uint32) {
 	t := &s.tenants[ti]
-	for k := range s.cfg.Classes {
-		if t.hasClass(k) {
-			s.refreshClass(ti, t, k)
-		}
+	for set := t.classes; set != 0; set &= set - 1 {
+		s.refreshClass(ti, t, bits.TrailingZeros8(set))
 	}
 }
 
@@ -79,13 +79,22 @@ func (s *Scheduler) refreshClass(ti uint32, t *tenant, k int) {
 // eligibility: all it can do is to take away claims, those that the caps now bar
 // without counting reservations.
 func (s *Scheduler) reclaim(ti uint32, t *tenant) {
-	for k := range s.cfg.Classes {
-		if !t.hasClass(k) {
-			continue
-		}
+	for set := t.classes; set != 0; set &= set - 1 {
+		k := bits.TrailingZeros8(set)
 		q := s.queue(ti, Class(k))
 		if q.active = t.claims(q); !q.active && q.n == 0 {
 			t.classes &^= 1 << k
+		}
+	}
+}
+
+// relieve is refresh after a run has ended that was charged nothing more: it
+// moves no start tag, and can only give what the caps had barred.
+func (s *Scheduler) relieve(ti uint32, t *tenant) {
+	for set := t.classes; set != 0; set &= set - 1 {
+		k := bits.TrailingZeros8(set)
+		if q := s.queue(ti, Class(k)); !q.active || q.leaf == none {
+			s.refreshClass(ti, t, k)
 		}
 	}
 }

@@ -10,51 +10,48 @@ const (
 // identifiers. Whoever numbers things one after another finds the page of the
 // last one again, and a thing that remembers its cell is removed without a
 // search: both cost one line of memory. Identifiers without any order get a
-// page each, which costs one line more than a table of them would. A page whose
-// last identifier is removed is given back, so nothing is kept of the past.
+// page each, which costs one line more than a table of them would. Of what was
+// removed nothing is kept but one empty page, the one used last.
 type idIndex struct {
 	table idTable // page number (identifier / 8) → place in pages
 	pages []idPage
-	free  uint32 // the first free page; a free page's first cell leads to the next
-	used  int    // identifiers
-	// lastKey and lastPage repeat the page used last.
-	lastKey  uint64
-	lastPage uint32
+	keys  []uint64 // of each page: identifier / 8
+	free  uint32   // the first free page; a free page's key leads to the next
+	used  int      // identifiers
+	// last is the page used last, or none; lastKey its key.
+	last    uint32
+	lastKey uint64
 }
 
 // idPage holds slot + 1 for each identifier, 0 for those that are not there.
 type idPage [pageSize]uint32
 
-func newIDIndex() idIndex { return idIndex{free: none, lastPage: none} }
+func (p *idPage) empty() bool { return p[0]|p[1]|p[2]|p[3]|p[4]|p[5]|p[6]|p[7] == 0 }
 
-// page finds the page of an identifier.
-func (x *idIndex) page(id uint64) (uint32, bool) {
-	if key := id >> pageBits; key != x.lastKey || x.lastPage == none {
-		at, ok := x.table.get(key)
-		if !ok {
-			return none, false
-		}
-		x.lastKey, x.lastPage = key, at
-	}
-	return x.lastPage, true
-}
+func newIDIndex() idIndex { return idIndex{free: none, last: none} }
 
 // get finds the slot of an identifier.
 func (x *idIndex) get(id uint64) (uint32, bool) {
-	at, ok := x.page(id)
-	if !ok {
-		return none, false
+	at := x.last
+	if at == none || id>>pageBits != x.lastKey {
+		var ok bool
+		if at, ok = x.table.get(id >> pageBits); !ok {
+			return none, false
+		}
 	}
 	c := x.pages[at][id&pageMask]
 	return c - 1, c != 0
 }
 
-// reserve returns the cell of an identifier, to be filled by set, and whether
+// reserve returns the cell of an identifier, to be filled by put, and whether
 // it is there already.
 func (x *idIndex) reserve(id uint64) (cell uint32, taken bool) {
-	at, ok := x.page(id)
-	if !ok {
-		return none, false
+	at := x.last
+	if at == none || id>>pageBits != x.lastKey {
+		var ok bool
+		if at, ok = x.table.get(id >> pageBits); !ok {
+			return none, false
+		}
 	}
 	return at<<pageBits | uint32(id&pageMask), x.pages[at][id&pageMask] != 0
 }
@@ -64,10 +61,22 @@ func (x *idIndex) reserve(id uint64) (cell uint32, taken bool) {
 func (x *idIndex) put(id uint64, hint, slot uint32) uint32 {
 	if hint == none {
 		hint = x.newPage(id>>pageBits)<<pageBits | uint32(id&pageMask)
+	} else if hint>>pageBits != x.last {
+		x.turn(hint >> pageBits)
 	}
 	x.pages[hint>>pageBits][hint&pageMask] = slot + 1
 	x.used++
 	return hint
+}
+
+// turn makes a page the one used last, and gives the one before back when it is
+// empty.
+func (x *idIndex) turn(to uint32) {
+	from := x.last
+	x.last, x.lastKey = to, x.keys[to]
+	if from != none && x.pages[from].empty() {
+		x.drop(from)
+	}
 }
 
 func (x *idIndex) newPage(key uint64) uint32 {
@@ -75,28 +84,29 @@ func (x *idIndex) newPage(key uint64) uint32 {
 	if at == none {
 		at = uint32(len(x.pages))
 		x.pages = append(x.pages, idPage{})
+		x.keys = append(x.keys, key)
 	} else {
-		x.free = x.pages[at][0]
-		x.pages[at][0] = 0
+		x.free = uint32(x.keys[at])
+		x.keys[at] = key
 	}
 	x.table.put(key, at)
-	x.lastKey, x.lastPage = key, at
+	x.turn(at)
 	return at
 }
 
 // del removes an identifier by its cell.
-func (x *idIndex) del(id uint64, cell uint32) {
-	at := cell >> pageBits
-	p := &x.pages[at]
+func (x *idIndex) del(cell uint32) {
+	p := &x.pages[cell>>pageBits]
 	p[cell&pageMask] = 0
 	x.used--
-	if *p != (idPage{}) {
-		return
+	if p.empty() && cell>>pageBits != x.last {
+		x.drop(cell >> pageBits)
 	}
-	x.table.del(id >> pageBits)
-	p[0] = x.free
+}
+
+// drop gives an empty page back.
+func (x *idIndex) drop(at uint32) {
+	x.table.del(x.keys[at])
+	x.keys[at] = uint64(x.free)
 	x.free = at
-	if x.lastPage == at {
-		x.lastPage = none
-	}
 }

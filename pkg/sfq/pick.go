@@ -25,14 +25,21 @@ type Pick struct {
 // When tags have run out of range, Pick rebases them first, as an event of its
 // own, and tries once more.
 func (s *Scheduler) Pick(slotClass Class, now int64) (Pick, Outcome) {
-	p, o := s.pick(slotClass, now, 0, 0)
+	f, o := s.pick(slotClass, now, 0, 0)
 	if o == NumericLimit && s.Rebase() == Rebased {
-		p, o = s.pick(slotClass, now, 0, 0)
+		f, o = s.pick(slotClass, now, 0, 0)
 	}
-	if o == Picked && s.cfg.Record != nil {
-		s.record(Event{Kind: EventPick, Class: slotClass, Now: now, Job: p.Job, Ticket: p.Ticket})
+	if o != Picked {
+		return Pick{}, o
 	}
-	return p, o
+	job := s.cands[f.cand].id
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventPick, Class: slotClass, Now: now, Job: job, Ticket: f.ticket})
+	}
+	return Pick{
+		Ticket: f.ticket, Job: job, Tenant: s.tenants[f.tenant].id,
+		Class: f.class, SlotClass: slotClass, Cost: f.est, Pinned: f.pinned,
+	}, Picked
 }
 
 // choose returns the class and tenant the steal policy prefers for a slot.
@@ -74,27 +81,27 @@ func rootBefore(a, b *classQueue) bool {
 
 // pick is Pick without rebase and record. A replay passes the ticket and job it
 // expects (0 when it expects nothing in particular).
-func (s *Scheduler) pick(slotClass Class, now int64, wantTicket Ticket, wantJob JobID) (Pick, Outcome) {
+func (s *Scheduler) pick(slotClass Class, now int64, wantTicket Ticket, wantJob JobID) (*flight, Outcome) {
 	switch {
 	case int(slotClass) >= len(s.cfg.Classes):
-		return Pick{}, InvalidClass
+		return nil, InvalidClass
 	case now < 0 || now > MaxTime:
-		return Pick{}, InvalidTime
+		return nil, InvalidTime
 	case s.used[slotClass] >= s.slots[slotClass]:
-		return Pick{}, NoFreeSlot
+		return nil, NoFreeSlot
 	case s.lastTicket >= maxSequence:
-		return Pick{}, SequenceExhausted
+		return nil, SequenceExhausted
 	}
 	k, ti, ok := s.choose(slotClass)
 	if !ok {
-		return Pick{}, NothingEligible
+		return nil, NothingEligible
 	}
 	t := &s.tenants[ti]
 	q := s.queue(ti, k)
 	at := q.first
 	c := &s.cands[at]
 	if wantTicket != 0 && (wantTicket != s.lastTicket+1 || wantJob != c.id) {
-		return Pick{}, Diverged
+		return nil, Diverged
 	}
 	weight := s.weightAt(t, now)
 	cost := q.firstCost
@@ -105,23 +112,20 @@ func (s *Scheduler) pick(slotClass Class, now int64, wantTicket Ticket, wantJob 
 	after := t.acct
 	start := after.dispatchStep(q.lift, distance, remotePay, q.firstPinned)
 	if after.finish.hi >= tagLimit-MaxCost<<weightShift || after.finish.plus(after.remote).hi >= tagLimit {
-		return Pick{}, NumericLimit
+		return nil, NumericLimit
 	}
 	s.lastTicket++
-	p := Pick{
-		Ticket: s.lastTicket, Job: c.id, Tenant: t.id, Class: k, SlotClass: slotClass, Cost: cost, Pinned: q.firstPinned,
-	}
 	if t.firstOut == none {
 		t.base = t.acct
 	}
 	t.acct = after
 	fi, f := s.launch(t)
-	f.ticket, f.cand, f.tenant = p.Ticket, at, ti
-	f.state, f.class, f.slotClass, f.pinned = flightPicked, k, slotClass, p.Pinned
+	f.ticket, f.cand, f.tenant = s.lastTicket, at, ti
+	f.state, f.class, f.slotClass, f.pinned = flightPicked, k, slotClass, q.firstPinned
 	f.est, f.charged, f.weight = cost, cost, weight
 	f.lift, f.start, f.distance, f.remotePay = q.lift, start, distance, remotePay
-	hint, _ := s.byTicket.reserve(uint64(p.Ticket))
-	f.cell = s.byTicket.put(uint64(p.Ticket), hint, fi)
+	hint, _ := s.byTicket.reserve(uint64(f.ticket))
+	f.cell = s.byTicket.put(uint64(f.ticket), hint, fi)
 	s.pull(q, at)
 	c.state, c.aux = candFlight, fi
 	q.picked++
@@ -132,7 +136,7 @@ func (s *Scheduler) pick(slotClass Class, now int64, wantTicket Ticket, wantJob 
 	t.pickedSum += cost
 	s.used[slotClass]++
 	s.refresh(ti)
-	return p, Picked
+	return f, Picked
 }
 
 // launch adds a flight to the end of its tenant's chain; the caller fills it in.
@@ -218,7 +222,7 @@ func (s *Scheduler) Abort(id Ticket) Outcome {
 	t.queued += f.est
 	s.used[f.slotClass]--
 	s.dropLink(t, at)
-	s.byTicket.del(uint64(id), f.cell)
+	s.byTicket.del(f.cell)
 	s.push(q, f.cand)
 	s.freeFlightSlot(at)
 	s.rechain(t)

@@ -59,13 +59,12 @@ func (s *Scheduler) recharge(f *flight, total, now int64) bool {
 
 // land ends a run: its slot and its caps are free again. The flight itself
 // lives on while older picks of the tenant are unresolved.
-func (s *Scheduler) land(at uint32, f *flight) {
-	t := &s.tenants[f.tenant]
+func (s *Scheduler) land(at uint32, f *flight, t *tenant) {
 	t.running--
 	t.over = min(t.over, t.excess())
 	t.inFlight -= f.est
 	s.used[f.slotClass]--
-	s.byTicket.del(uint64(f.ticket), f.cell)
+	s.byTicket.del(f.cell)
 	if f.chained {
 		f.state, f.cand = flightOver, none
 		return
@@ -94,16 +93,25 @@ func (s *Scheduler) Complete(id Ticket, actual, now int64) Outcome {
 	if !ok {
 		return InvalidCost
 	}
-	done := Completed
-	if !s.rechargeWithRebase(f, total, now) {
+	ti, ci := f.tenant, f.cand
+	t := &s.tenants[ti]
+	done, moved := Completed, total != f.charged
+	if moved && !s.rechargeWithRebase(f, total, now) {
 		done = CompletedUncorrected
 	}
-	ti, ci := f.tenant, f.cand
-	s.learn(s.tenants[ti].id, s.cands[ci].typ, total)
-	s.land(at, f)
+	if typ := s.cands[ci].typ; typ != 0 {
+		s.learn(t.id, typ, total)
+	}
+	s.land(at, f, t)
 	s.forget(ci)
-	s.refresh(ti)
-	s.settle()
+	if moved {
+		s.refresh(ti)
+	} else {
+		s.relieve(ti, t)
+	}
+	if s.liveN == 0 {
+		s.settle()
+	}
 	if s.cfg.Record != nil {
 		s.record(Event{Kind: EventComplete, Ticket: id, Cost: actual, Now: now})
 	}
@@ -130,7 +138,7 @@ func (s *Scheduler) Requeue(id Ticket, actual, now int64) Outcome {
 	}
 	ti, ci, k := f.tenant, f.cand, f.class
 	t := &s.tenants[ti]
-	s.land(at, f)
+	s.land(at, f, t)
 	c := &s.cands[ci]
 	t.queuedN++
 	t.queued += c.cost

@@ -6,19 +6,21 @@ import "math/bits"
 const none = ^uint32(0)
 
 // tagTree is a tournament over owners (flows, or tenants in one size class):
-// each has a leaf, each inner node repeats the lesser of its two children, and
-// the root is who goes next. Beside a heap it has two advantages on a cold cache.
-// The nodes that a change touches follow from the leaf alone, so that their
-// loads overlap, where a heap knows the next level only after comparing on this
-// one; and nothing else moves, so that nobody's position must be written down.
+// each has a leaf, the least of four goes up, and who comes out at the top is
+// next. Beside a heap it has two advantages on a cold cache. The nodes that a
+// change touches follow from the leaf alone, so that their loads overlap, where
+// a heap knows the next level only after comparing on this one; and nothing else
+// moves, so that nobody's position must be written down.
 //
 // A node holds the leading bits of a key. Two owners whose leading bits are
 // equal are compared by before, which knows the whole keys.
 type tagTree struct {
-	nodes []treeNode // [1] is the root, the children of i are 2i and 2i+1
-	free  []uint32   // leaves that were given back, the last one goes first
-	fresh uint32     // leaves from here on were never used
-	n     int        // leaves in use
+	groups []treeGroup // the top one first, then level by level
+	base   uint32      // first group of leaves
+	top    uint32      // the owner that goes first; meaningless without groups
+	fresh  uint32      // leaves from here on were never used
+	n      int         // leaves in use
+	free   []uint32    // leaves that were given back, the last one goes first
 	// before reports that a goes before b. It must be a strict order on distinct
 	// owners that agrees with the order of their leading bits.
 	before func(a, b uint32) bool
@@ -26,6 +28,12 @@ type tagTree struct {
 	// bound it instead of measuring time.
 	comparisons uint64
 }
+
+// treeFan is the number of nodes of a group, which are one line of memory. Node
+// s of group g repeats the least of group treeFan·g+s+1.
+const treeFan = 4
+
+type treeGroup [treeFan]treeNode
 
 type treeNode struct {
 	lead  uint64
@@ -35,9 +43,6 @@ type treeNode struct {
 // emptyNode comes after every owner: between equal leading bits, the one with
 // an owner goes first.
 var emptyNode = treeNode{^uint64(0), none}
-
-// minLeaves is the number of leaves of a new tree, a power of two.
-const minLeaves = 8
 
 // leadQ64 is the leading bits of a Q64.64 tag: 48 bits of integer part, 16 of
 // fraction. Tags beyond (9,000 core years at weight 1) share one value and are
@@ -59,10 +64,10 @@ func leadInt(key u128) uint64 {
 
 // root is the owner that goes first, or none.
 func (t *tagTree) root() uint32 {
-	if len(t.nodes) == 0 {
+	if t.n == 0 {
 		return none
 	}
-	return t.nodes[1].owner
+	return t.top
 }
 
 // insert gives the owner a leaf.
@@ -71,7 +76,7 @@ func (t *tagTree) insert(owner uint32, lead uint64) uint32 {
 	if last := len(t.free) - 1; last >= 0 {
 		leaf, t.free = t.free[last], t.free[:last]
 	} else {
-		if int(leaf) == len(t.nodes)/2 {
+		if leaf>>2 == uint32(len(t.groups))-t.base {
 			t.grow()
 		}
 		t.fresh++
@@ -88,53 +93,73 @@ func (t *tagTree) remove(leaf uint32) {
 	t.play(leaf, emptyNode.owner, emptyNode.lead)
 }
 
-// play enters what a leaf now holds and repeats its matches up to the root. It
+// play enters what a leaf now holds and repeats its matches up to the top. It
 // goes all the way also when a match ends as it did before: the winner's key may
 // have changed below the leading bits.
+//
+// Who wins cannot be predicted, so the comparisons are written to compile to
+// conditional moves; that leading bits are equal is rare, and a branch.
 func (t *tagTree) play(leaf, owner uint32, lead uint64) {
-	nodes := t.nodes
-	i := uint(len(nodes)/2) + uint(leaf)
-	for i > 1 && i < uint(len(nodes)) {
-		nodes[i] = treeNode{lead, owner}
-		rival := &nodes[i^1]
-		r, other := rival.lead, rival.owner
-		if r == lead && other != none && (owner == none || t.before(other, owner)) {
-			owner = other
+	groups := t.groups
+	g, s := uint(t.base)+uint(leaf/treeFan), uint(leaf%treeFan)
+	for g < uint(len(groups)) {
+		p := &groups[g]
+		p[s] = treeNode{lead, owner}
+		a, b, c := p[s^1], p[s^2], p[s^3]
+		clear := false
+		if a.lead != lead && b.lead != c.lead {
+			// Two of them first, which does not wait for the level below.
+			if c.lead < b.lead {
+				b.owner = c.owner
+			}
+			b.lead = min(b.lead, c.lead)
+			if a.lead < lead {
+				owner = a.owner
+			}
+			lead = min(lead, a.lead)
+			clear = lead != b.lead
+			if b.lead < lead {
+				owner = b.owner
+			}
+			lead = min(lead, b.lead)
 		}
-		// Who wins cannot be predicted, so there is no branch: less is all ones
-		// when the rival's bits are lower.
-		_, borrow := bits.Sub64(r, lead, 0)
-		less := -borrow
-		lead ^= (lead ^ r) & less
-		owner ^= (owner ^ other) & uint32(less)
-		i >>= 1
+		if !clear {
+			lead, owner = t.least(p)
+		}
+		g-- // of the top group, out of range
+		g, s = g/treeFan, g%treeFan
 	}
-	nodes[1] = treeNode{lead, owner}
-	t.comparisons += uint64(bits.Len(uint(len(nodes)))) - 2
+	t.top = owner
+	t.comparisons += uint64(bits.Len32(3*t.base+1)+1) / 2 * (treeFan - 1)
 }
 
-// earlier reports that a wins a match against b.
-func (t *tagTree) earlier(a, b treeNode) bool {
-	if a.lead != b.lead || a.owner == none || b.owner == none {
-		return a.lead < b.lead || a.lead == b.lead && a.owner != none && b.owner == none
-	}
-	return a.owner != b.owner && t.before(a.owner, b.owner)
-}
-
-// grow doubles the leaves; each keeps its number.
+// grow adds a level below the leaves, which keep their numbers.
 func (t *tagTree) grow() {
-	leaves := max(minLeaves, len(t.nodes))
-	nodes := make([]treeNode, 2*leaves)
-	for i := range nodes {
-		nodes[i] = emptyNode
+	old, leaves := t.groups[t.base:], treeFan*max(len(t.groups)-int(t.base), 0)
+	if leaves == 0 {
+		leaves = 1
 	}
-	copy(nodes[leaves:], t.nodes[len(t.nodes)/2:])
-	for i := leaves - 1; i > 0; i-- {
-		a, b := nodes[2*i], nodes[2*i+1]
-		if t.earlier(b, a) {
-			a = b
+	t.base = uint32(leaves-1) / (treeFan - 1)
+	t.groups = make([]treeGroup, int(t.base)+leaves)
+	for i := range t.groups {
+		t.groups[i] = treeGroup{emptyNode, emptyNode, emptyNode, emptyNode}
+	}
+	copy(t.groups[t.base:], old)
+	for g := len(t.groups) - 1; g > 0; g-- {
+		lead, owner := t.least(&t.groups[g])
+		t.groups[(g-1)/treeFan][(g-1)%treeFan] = treeNode{lead, owner}
+	}
+}
+
+// least is the winner of a group, where leading bits may be equal.
+//
+//go:noinline
+func (t *tagTree) least(p *treeGroup) (uint64, uint32) {
+	e := p[0]
+	for _, f := range p[1:] {
+		if f.lead < e.lead || f.lead == e.lead && f.owner != none && (e.owner == none || t.before(f.owner, e.owner)) {
+			e = f
 		}
-		nodes[i] = a
 	}
-	t.nodes = nodes
+	return e.lead, e.owner
 }

@@ -225,12 +225,12 @@ var All = []Mutant{
 	},
 	{
 		"the tree does not look behind equal leading bits", "tree.go",
-		"(owner == none || t.before(other, owner))", "owner == none",
+		"(e.owner == none || t.before(f.owner, e.owner))", "e.owner == none",
 		"Oracle",
 	},
 	{
 		"the tree lets the loser go up", "tree.go",
-		"bits.Sub64(r, lead, 0)", "bits.Sub64(lead, r, 0)",
+		"if a.lead < lead {", "if a.lead > lead {",
 		"Oracle",
 	},
 	{
@@ -244,8 +244,8 @@ var All = []Mutant{
 		"Oracle|IDIndex",
 	},
 	{
-		"a page that was given back is found again", "idindex.go",
-		"	if x.lastPage == at {\n		x.lastPage = none", "	if false {\n		x.lastPage = none",
+		"an empty page of identifiers is kept", "idindex.go",
+		"if p.empty() && cell>>pageBits != x.last {", "if p.empty() && cell>>pageBits == x.last {",
 		"IDIndex",
 	},
 	{
