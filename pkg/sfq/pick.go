@@ -136,7 +136,31 @@ func (s *Scheduler) pick(slotClass Class, now int64, wantTicket Ticket, wantJob 
 	t.pickedSum += cost
 	s.used[slotClass]++
 	s.refresh(ti)
+	warmPage(&s.candByID.pages[c.cell>>pageBits]) // for the job's end
+	s.warmRoot(k)
 	return f, Picked
+}
+
+// warmRoot asks for the memory of who is next in a class. Its candidates are
+// asked for later, by warmHeads, when it is known where they are.
+func (s *Scheduler) warmRoot(k Class) {
+	if r := s.trees[k].root(); r != none {
+		s.warmAt = r*uint32(len(s.cfg.Classes)) + uint32(k)
+		warmTenant(&s.tenants[r], &s.queues[s.warmAt])
+	}
+}
+
+// warmHeads asks for the candidates that the next pick of a class will take and
+// leave as the new head.
+func (s *Scheduler) warmHeads() {
+	if s.warmAt >= uint32(len(s.queues)) {
+		return
+	}
+	q := &s.queues[s.warmAt]
+	s.warmAt = none
+	if q.n > 1 && q.runSecond != none {
+		warmCands(&s.cands[q.first], &s.cands[q.runSecond], &s.cands[q.runTail])
+	}
 }
 
 // launch adds a flight to the end of its tenant's chain; the caller fills it in.
