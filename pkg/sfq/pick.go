@@ -137,29 +137,27 @@ func (s *Scheduler) pick(slotClass Class, now int64, wantTicket Ticket, wantJob 
 	s.used[slotClass]++
 	s.refresh(ti)
 	warmPage(&s.candByID.pages[c.cell>>pageBits]) // for the job's end
-	s.warmRoot(k)
+	s.warmNext(k, q)
 	return f, Picked
 }
 
-// warmRoot asks for the memory of who is next in a class. Its candidates are
-// asked for later, by warmHeads, when it is known where they are.
-func (s *Scheduler) warmRoot(k Class) {
-	if r := s.trees[k].root(); r != none {
-		s.warmAt = r*uint32(len(s.cfg.Classes)) + uint32(k)
-		warmTenant(&s.tenants[r], &s.queues[s.warmAt])
-	}
-}
-
-// warmHeads asks for the candidates that the next pick of a class will take and
-// leave as the new head.
-func (s *Scheduler) warmHeads() {
-	if s.warmAt >= uint32(len(s.queues)) {
+// warmNext asks for the memory of those who came forward when the owner of q was
+// picked: of who may be next soon, the tenant itself; of who may be next sooner,
+// the candidates that a pick takes and leaves as head.
+func (s *Scheduler) warmNext(k Class, q *classQueue) {
+	if q.leaf == none {
 		return
 	}
-	q := &s.queues[s.warmAt]
-	s.warmAt = none
-	if q.n > 1 && q.runSecond != none {
-		warmCands(&s.cands[q.first], &s.cands[q.runSecond], &s.cands[q.runTail])
+	soon, sooner := s.trees[k].near(q.leaf)
+	if soon != none {
+		t, p := &s.tenants[soon], s.queue(soon, k)
+		warm3(&p.tie, &t.weight, &t.acct.finish.hi)
+		warm3(&p.lastCreated, &t.base.finish.hi, &t.usageStep)
+	}
+	if sooner != none {
+		if p := s.queue(sooner, k); p.n > 1 && p.runSecond != none {
+			warm3(&s.cands[p.first].order.UID, &s.cands[p.runSecond].order.UID, &s.cands[p.runTail].order.UID)
+		}
 	}
 }
 

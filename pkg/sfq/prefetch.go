@@ -7,15 +7,10 @@ package sfq
 // that would be waited for one after another, each for a hundred nanoseconds, are
 // on their way while other work is done.
 
-// warmTenant asks for a tenant and one of its class queues.
+// warm3 asks for the lines of three words.
 //
 //go:noescape
-func warmTenant(t *tenant, q *classQueue)
-
-// warmCands asks for three candidates.
-//
-//go:noescape
-func warmCands(a, b, c *cand)
+func warm3(a, b, c *uint64)
 
 // warmPage asks for a page of identifiers.
 //

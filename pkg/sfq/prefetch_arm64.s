@@ -1,19 +1,7 @@
 #include "textflag.h"
 
-// func warmTenant(t *tenant, q *classQueue)
-TEXT ·warmTenant(SB), NOSPLIT, $0-16
-	MOVD t+0(FP), R0
-	MOVD q+8(FP), R1
-	PRFM (R1), PLDL1KEEP
-	PRFM (R0), PLDL1KEEP
-	PRFM 64(R0), PLDL1KEEP
-	PRFM 64(R1), PLDL1KEEP
-	PRFM 128(R0), PLDL1KEEP
-	PRFM 192(R0), PLDL1KEEP
-	RET
-
-// func warmCands(a, b, c *cand)
-TEXT ·warmCands(SB), NOSPLIT, $0-24
+// func warm3(a, b, c *uint64)
+TEXT ·warm3(SB), NOSPLIT, $0-24
 	MOVD a+0(FP), R0
 	MOVD b+8(FP), R1
 	MOVD c+16(FP), R2

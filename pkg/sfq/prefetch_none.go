@@ -2,6 +2,5 @@
 
 package sfq
 
-func warmTenant(*tenant, *classQueue) {}
-func warmCands(_, _, _ *cand)         {}
-func warmPage(*idPage)                {}
+func warm3(_, _, _ *uint64) {}
+func warmPage(*idPage)      {}

@@ -98,20 +98,24 @@ type Dispatch[F, J comparable, P any] struct {
 // queueFlow is one registration. A backlogged flow's tags form a chain: only
 // the head's start tag and the last finish tag are kept, every other tag
 // follows from the costs between them.
+//
+// With an identifier of one word it is three lines of memory.
 type queueFlow[F comparable] struct {
 	id     F
 	seq    uint64 // 0: the slot is free
-	weight int64
 	period uint64 // busy period that start and finish belong to
+	unit   uint64 // scale / weight, the distance of cost 1; 0 in the unrestricted domain
 	start  tag    // start tag of head, when queued > 0
-	finish tag    // finish tag of the newest accepted job
-	gap    u128   // cost cancelled behind the newest queued job
 	head   uint32
-	tail   uint32
-	next   uint32 // free list
 	leaf   uint32 // in heads, or none
 
-	queued, running                        int
+	finish          tag    // finish tag of the newest accepted job
+	gap             u128   // cost cancelled behind the newest queued job
+	queued, running uint32 // fewer than 2³¹ jobs are live
+	tail            uint32
+	next            uint32 // free list
+	weight          int64
+
 	accepted, dispatched, cancelled, inRun u128 // cost sums
 }
 
@@ -124,6 +128,7 @@ type queueJob[J comparable, P any] struct {
 	seq        uint64
 	flow       uint32
 	prev, next uint32 // neighbours in the flow; next links the free list
+	cell       uint32 // in the index of identifiers
 	running    bool
 }
 
@@ -149,7 +154,7 @@ type Queue[F, J comparable, P any] struct {
 	freeFlow  uint32
 	flowSeq   uint64
 	jobs      []queueJob[J, P]
-	jobByID   map[J]uint32
+	jobByID   jobIDs[J]
 	freeJob   uint32
 	jobSeq    uint64
 	queued    int
@@ -168,7 +173,7 @@ func NewQueue[F, J comparable, P any](cfg QueueConfig) (*Queue[F, J, P], error) 
 	q := &Queue[F, J, P]{
 		cfg: cfg, owner: new(identity),
 		flowByID: make(map[F]uint32), freeFlow: none,
-		jobByID: make(map[J]uint32), freeJob: none,
+		jobByID: newJobIDs[J](), freeJob: none,
 	}
 	q.heads.before = q.headBefore
 	return q, nil
@@ -213,7 +218,7 @@ func (q *Queue[F, J, P]) RegisterFlow(id F, weight int64) (FlowHandle, Outcome) 
 		q.freeFlow = q.flows[slot].next
 	}
 	q.flowSeq++
-	q.flows[slot] = queueFlow[F]{id: id, seq: q.flowSeq, weight: weight, head: none, tail: none, next: none, leaf: none}
+	q.flows[slot] = queueFlow[F]{id: id, seq: q.flowSeq, weight: weight, unit: q.cfg.Domain.scale / uint64(weight), head: none, tail: none, next: none, leaf: none}
 	q.flowByID[id] = slot
 	return FlowHandle{q.owner, q.flowSeq, slot}, Registered
 }

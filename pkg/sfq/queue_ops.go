@@ -1,5 +1,7 @@
 package sfq
 
+import "math/bits"
+
 // Enqueue admits a job to a flow. It returns [Accepted] or one of
 // [InvalidCost] (cost below 1), [FlowNotRegistered], [DuplicateLiveID],
 // [LiveLimit], [SequenceExhausted], [NumericLimit].
@@ -13,7 +15,8 @@ func (q *Queue[F, J, P]) Enqueue(h FlowHandle, id J, payload P, cost int64) (Job
 	if f == nil {
 		return JobHandle{}, FlowNotRegistered
 	}
-	if _, dup := q.jobByID[id]; dup {
+	hint, dup := q.jobByID.reserve(id)
+	if dup {
 		return JobHandle{}, DuplicateLiveID
 	}
 	if q.queued+q.running >= q.cfg.MaxLiveJobs {
@@ -31,15 +34,18 @@ func (q *Queue[F, J, P]) Enqueue(h FlowHandle, id J, payload P, cost int64) (Job
 	q.jobSeq++
 	slot := q.newJob()
 	j := &q.jobs[slot]
-	*j = queueJob[J, P]{id: id, payload: payload, cost: cost, seq: q.jobSeq, flow: h.slot, prev: none, next: none}
-	q.jobByID[id] = slot
+	j.id, j.payload, j.cost, j.seq = id, payload, cost, q.jobSeq
+	j.flow, j.prev, j.next, j.gap, j.running = h.slot, none, none, u128{}, false
+	j.cell = q.jobByID.put(id, hint, slot)
 	f.accepted = f.accepted.plus(u128{lo: uint64(cost)}) // < 2¹²⁶, see Sum
-	f.period, f.finish = q.period, finish
+	f.period = q.period
+	f.finish.set(finish)
 	if f.queued+f.running == 0 {
 		q.active++
 	}
 	if f.queued == 0 {
-		f.start, f.head, f.tail, f.gap = start, slot, slot, u128{}
+		f.head, f.tail, f.gap = slot, slot, u128{}
+		f.start.set(start)
 		q.reindex(h.slot, f)
 	} else {
 		j.gap, f.gap = f.gap, u128{}
@@ -55,6 +61,16 @@ func (q *Queue[F, J, P]) Enqueue(h FlowHandle, id J, payload P, cost int64) (Job
 // admit computes the tags the next job of the flow would get, and whether they
 // are within the range.
 func (q *Queue[F, J, P]) admit(f *queueFlow[F], cost int64) (start, finish tag, ok bool) {
+	if f.unit != 0 { // numerators, which refunds cannot bring out of range
+		start.n = q.virtual.n
+		if f.period == q.period {
+			start.n = maxU128(start.n, f.finish.n)
+		}
+		var over bool
+		finish.n.hi, finish.n.lo = bits.Mul64(uint64(cost), f.unit)
+		finish.n, over = finish.n.add(start.n)
+		return start, finish, !over
+	}
 	start = maxTag(q.virtual, q.finishOf(f))
 	finish, ok = q.cfg.Domain.step(start, u128{lo: uint64(cost)}, f.weight)
 	if !ok {
@@ -154,12 +170,13 @@ func (q *Queue[F, J, P]) DispatchUpTo(k int, dst []Dispatch[F, J, P]) []Dispatch
 	for n := min(k, q.cfg.IssueDepth-q.running, q.queued); n > 0; n-- {
 		slot := q.heads.root()
 		f := &q.flows[slot]
-		q.virtual = f.start
+		q.virtual.set(f.start)
 		at := f.head
 		j := &q.jobs[at]
 		dst = append(dst, Dispatch[F, J, P]{
 			Job: JobHandle{q.owner, j.seq, at}, FlowID: f.id, JobID: j.id, Payload: j.payload, Cost: j.cost,
 		})
+		q.jobByID.warm(j.cell)
 		var gone P
 		j.payload, j.running = gone, true
 		cost := u128{lo: uint64(j.cost)}
@@ -168,8 +185,28 @@ func (q *Queue[F, J, P]) DispatchUpTo(k int, dst []Dispatch[F, J, P]) []Dispatch
 		f.running++
 		q.running++
 		q.dispatchN++
+		if f.leaf != none {
+			q.warmNext(f.leaf)
+		}
 	}
 	return dst
+}
+
+// warmNext asks for the memory of those who came forward when the owner of the
+// leaf moved back: of who may be next soon, the flow; of who may be sooner, its
+// first and last job; of who is next, the job that becomes its head.
+func (q *Queue[F, J, P]) warmNext(leaf uint32) {
+	soon, sooner := q.heads.near(leaf)
+	if soon != none {
+		f := &q.flows[soon]
+		warm3(&f.seq, &f.finish.n.hi, &f.accepted.hi)
+	}
+	if sooner != none {
+		f, g := &q.flows[sooner], &q.flows[q.heads.root()]
+		if second := q.jobs[g.head].next; second != none {
+			warm3(&q.jobs[f.head].seq, &q.jobs[f.tail].seq, &q.jobs[second].seq)
+		}
+	}
 }
 
 // Complete frees the issue slot of a dispatched job; it dispatches nothing. It
@@ -245,12 +282,22 @@ func (q *Queue[F, J, P]) unlink(slot uint32, f *queueFlow[F], at uint32, charged
 		f.head = j.next
 		if f.head != none {
 			n := &q.jobs[f.head]
-			f.start, _ = q.cfg.Domain.step(f.start, n.gap, f.weight)
+			q.advance(f, n.gap)
 			n.gap = u128{}
 		}
 		q.reindex(slot, f)
 	}
 	j.prev, j.next = none, none
+}
+
+// advance moves the flow's start tag by a cost that its finish tag includes.
+func (q *Queue[F, J, P]) advance(f *queueFlow[F], cost u128) {
+	if f.unit != 0 {
+		inc, _ := cost.mul64(f.unit)
+		f.start.n = f.start.n.plus(inc)
+		return
+	}
+	f.start, _ = q.cfg.Domain.step(f.start, cost, f.weight)
 }
 
 // reindex puts the flow's head where it belongs among the backlogged flows.
@@ -279,8 +326,10 @@ func (q *Queue[F, J, P]) newJob() uint32 {
 // freeJobSlot forgets a job that is over.
 func (q *Queue[F, J, P]) freeJobSlot(slot uint32, f *queueFlow[F]) {
 	j := &q.jobs[slot]
-	delete(q.jobByID, j.id)
-	*j = queueJob[J, P]{next: q.freeJob}
+	q.jobByID.del(j.id, j.cell)
+	var id J
+	var gone P
+	j.id, j.payload, j.seq, j.next = id, gone, 0, q.freeJob
 	q.freeJob = slot
 	if f.queued+f.running == 0 {
 		q.active--

@@ -369,8 +369,8 @@ func TestQueueRetainsNothing(t *testing.T) {
 		}
 		want(t, "complete", q.Complete(d.Job), Completed)
 	}
-	if len(q.jobs) != 1 || len(q.jobByID) != 0 || q.heads.n != 0 || q.jobs[0].payload != "" {
-		t.Fatalf("%d job slots, %d identifiers, %d heads are kept", len(q.jobs), len(q.jobByID), q.heads.n)
+	if len(q.jobs) != 1 || q.jobByID.len() != 0 || q.heads.n != 0 || q.jobs[0].payload != "" {
+		t.Fatalf("%d job slots, %d identifiers, %d heads are kept", len(q.jobs), q.jobByID.len(), q.heads.n)
 	}
 }
 

@@ -93,7 +93,6 @@ func (s *Scheduler) Complete(id Ticket, actual, now int64) Outcome {
 	if !ok {
 		return InvalidCost
 	}
-	s.warmHeads()
 	ti, ci := f.tenant, f.cand
 	t := &s.tenants[ti]
 	done, moved := Completed, total != f.charged

@@ -21,7 +21,6 @@ type Scheduler struct {
 	queues     []classQueue // tenant slot × len(cfg.Classes) + class
 	tenantByID idIndex
 	freeTenant uint32
-	warmAt     uint32 // the queue whose candidates to ask for, or none; no part of the state
 	tenantN    int
 
 	cands     []cand
@@ -150,7 +149,7 @@ func NewScheduler(cfg Config) (*Scheduler, error) {
 		cfg.Decay = &d
 	}
 	s := &Scheduler{
-		cfg: cfg, warmAt: none, freeTenant: none, freeCand: none, freeFlight: none,
+		cfg: cfg, freeTenant: none, freeCand: none, freeFlight: none,
 		tenantByID: newIDIndex(), candByID: newIDIndex(), byTicket: newIDIndex(),
 		averages: make(map[typeKey]average), remotes: make(map[remoteKey]uint64),
 	}

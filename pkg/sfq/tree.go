@@ -1,7 +1,5 @@
 package sfq
 
-import "math/bits"
-
 // none marks an absent slot or leaf.
 const none = ^uint32(0)
 
@@ -17,10 +15,11 @@ const none = ^uint32(0)
 type tagTree struct {
 	groups []treeGroup // the top one first, then level by level
 	base   uint32      // first group of leaves
-	top    uint32      // the owner that goes first; meaningless without groups
-	fresh  uint32      // leaves from here on were never used
-	n      int         // leaves in use
-	free   []uint32    // leaves that were given back, the last one goes first
+	levels uint32
+	top    uint32   // the owner that goes first; meaningless without groups
+	fresh  uint32   // leaves from here on were never used
+	n      int      // leaves in use
+	free   []uint32 // leaves that were given back, the last one goes first
 	// before reports that a goes before b. It must be a strict order on distinct
 	// owners that agrees with the order of their leading bits.
 	before func(a, b uint32) bool
@@ -68,6 +67,18 @@ func (t *tagTree) root() uint32 {
 		return none
 	}
 	return t.top
+}
+
+// near returns two owners that a change of the leaf may have brought forward:
+// who leads at the second level from the top on the leaf's way, and who does at
+// the top level. The one is likely to be next soon, the other sooner. Both are
+// none in a tree too small to be worth looking ahead.
+func (t *tagTree) near(leaf uint32) (soon, sooner uint32) {
+	if t.levels < 3 {
+		return none, none
+	}
+	at := leaf >> (2*t.levels - 4) // node of the second level
+	return t.groups[1+at/treeFan][at%treeFan].owner, t.groups[0][at/treeFan].owner
 }
 
 // insert gives the owner a leaf.
@@ -130,7 +141,7 @@ func (t *tagTree) play(leaf, owner uint32, lead uint64) {
 		g, s = g/treeFan, g%treeFan
 	}
 	t.top = owner
-	t.comparisons += uint64(bits.Len32(3*t.base+1)+1) / 2 * (treeFan - 1)
+	t.comparisons += uint64(t.levels) * (treeFan - 1)
 }
 
 // grow adds a level below the leaves, which keep their numbers.
@@ -140,6 +151,7 @@ func (t *tagTree) grow() {
 		leaves = 1
 	}
 	t.base = uint32(leaves-1) / (treeFan - 1)
+	t.levels++
 	t.groups = make([]treeGroup, int(t.base)+leaves)
 	for i := range t.groups {
 		t.groups[i] = treeGroup{emptyNode, emptyNode, emptyNode, emptyNode}
