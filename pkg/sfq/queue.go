@@ -112,8 +112,8 @@ type queueFlow[F comparable] struct {
 	finish          tag    // finish tag of the newest accepted job
 	gap             u128   // cost cancelled behind the newest queued job
 	queued, running uint32 // fewer than 2³¹ jobs are live
-	tail            uint32
-	next            uint32 // free list
+	gaps            uint32 // queued jobs with a gap before them
+	tail            uint32 // of a free slot, the next free one
 	weight          int64
 
 	accepted, dispatched, cancelled, inRun u128 // cost sums
@@ -121,15 +121,16 @@ type queueFlow[F comparable] struct {
 
 // queueJob is one live job, queued or running.
 type queueJob[J comparable, P any] struct {
-	id         J
-	payload    P // zero once dispatched
-	cost       int64
-	gap        u128 // cost cancelled between the previous queued job and this one
-	seq        uint64
-	flow       uint32
-	prev, next uint32 // neighbours in the flow; next links the free list
-	cell       uint32 // in the index of identifiers
-	running    bool
+	id      J
+	payload P // zero once dispatched
+	cost    int64
+	gap     u128 // cost cancelled between the previous queued job and this one
+	seq     uint64
+	flow    uint32
+	prev    uint32 // the one before it in its flow, of all but the head
+	next    uint32 // the one behind it; links the free list
+	cell    uint32 // in the index of identifiers
+	running bool
 }
 
 // Queue is a start-time fair queue with issue depth, SFQ(D): it decides which
@@ -215,10 +216,10 @@ func (q *Queue[F, J, P]) RegisterFlow(id F, weight int64) (FlowHandle, Outcome) 
 		slot = uint32(len(q.flows))
 		q.flows = append(q.flows, queueFlow[F]{})
 	} else {
-		q.freeFlow = q.flows[slot].next
+		q.freeFlow = q.flows[slot].tail
 	}
 	q.flowSeq++
-	q.flows[slot] = queueFlow[F]{id: id, seq: q.flowSeq, weight: weight, unit: q.cfg.Domain.scale / uint64(weight), head: none, tail: none, next: none, leaf: none}
+	q.flows[slot] = queueFlow[F]{id: id, seq: q.flowSeq, weight: weight, unit: q.cfg.Domain.scale / uint64(weight), head: none, tail: none, leaf: none}
 	q.flowByID[id] = slot
 	return FlowHandle{q.owner, q.flowSeq, slot}, Registered
 }
@@ -241,7 +242,7 @@ func (q *Queue[F, J, P]) CloseFlow(h FlowHandle) Outcome {
 		return FairnessDebtActive
 	}
 	delete(q.flowByID, f.id)
-	*f = queueFlow[F]{next: q.freeFlow}
+	*f = queueFlow[F]{tail: q.freeFlow}
 	q.freeFlow = h.slot
 	return Closed
 }

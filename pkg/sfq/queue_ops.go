@@ -46,9 +46,12 @@ func (q *Queue[F, J, P]) Enqueue(h FlowHandle, id J, payload P, cost int64) (Job
 	if f.queued == 0 {
 		f.head, f.tail, f.gap = slot, slot, u128{}
 		f.start.set(start)
-		q.reindex(h.slot, f)
+		f.leaf = q.heads.insert(h.slot, leadInt(start.n))
 	} else {
-		j.gap, f.gap = f.gap, u128{}
+		if !f.gap.isZero() {
+			j.gap, f.gap = f.gap, u128{}
+			f.gaps++
+		}
 		j.prev = f.tail
 		q.jobs[f.tail].next = slot
 		f.tail = slot
@@ -129,7 +132,7 @@ func (q *Queue[F, J, P]) normalise(f *queueFlow[F], cost int64) (start, finish t
 	}
 	for i := range q.flows {
 		if g := &q.flows[i]; g.seq != 0 && g.queued > 0 {
-			q.reindex(uint32(i), g)
+			q.heads.play(g.leaf, uint32(i), leadInt(g.start.n))
 		}
 	}
 	return start, finish, true
@@ -181,7 +184,7 @@ func (q *Queue[F, J, P]) DispatchUpTo(k int, dst []Dispatch[F, J, P]) []Dispatch
 		j.payload, j.running = gone, true
 		cost := u128{lo: uint64(j.cost)}
 		f.dispatched, f.inRun = f.dispatched.plus(cost), f.inRun.plus(cost)
-		q.unlink(slot, f, at, true)
+		q.takeHead(slot, f, j, true)
 		f.running++
 		q.running++
 		q.dispatchN++
@@ -194,7 +197,7 @@ func (q *Queue[F, J, P]) DispatchUpTo(k int, dst []Dispatch[F, J, P]) []Dispatch
 
 // warmNext asks for the memory of those who came forward when the owner of the
 // leaf moved back: of who may be next soon, the flow; of who may be sooner, its
-// first and last job; of who is next, the job that becomes its head.
+// first and last job.
 func (q *Queue[F, J, P]) warmNext(leaf uint32) {
 	soon, sooner := q.heads.near(leaf)
 	if soon != none {
@@ -202,10 +205,8 @@ func (q *Queue[F, J, P]) warmNext(leaf uint32) {
 		warm3(&f.seq, &f.finish.n.hi, &f.accepted.hi)
 	}
 	if sooner != none {
-		f, g := &q.flows[sooner], &q.flows[q.heads.root()]
-		if second := q.jobs[g.head].next; second != none {
-			warm3(&q.jobs[f.head].seq, &q.jobs[f.tail].seq, &q.jobs[second].seq)
-		}
+		f := &q.flows[sooner]
+		warm3(&q.jobs[f.head].seq, &q.jobs[f.tail].seq, &f.period)
 	}
 }
 
@@ -251,43 +252,67 @@ func (q *Queue[F, J, P]) Cancel(h JobHandle) Outcome {
 	if !charged {
 		f.finish = q.cfg.Domain.unstep(f.finish, cost, f.weight)
 	}
-	q.unlink(j.flow, f, h.slot, charged)
+	if f.head == h.slot {
+		q.takeHead(j.flow, f, j, charged)
+	} else {
+		q.takeOther(f, j, charged)
+	}
 	q.cancelN++
 	q.freeJobSlot(h.slot, f)
 	return Cancelled
 }
 
-// unlink takes a queued job out of its flow. When charged, its cost stays in
-// the chain: it moves the new head's start tag, or becomes a gap before the job
-// behind it. The sums below stay under the flow's finish tag, which fits.
-func (q *Queue[F, J, P]) unlink(slot uint32, f *queueFlow[F], at uint32, charged bool) {
-	j := &q.jobs[at]
+// takeHead takes the next job out of its flow. When charged, its cost stays in
+// the chain and moves the start tag of the new head, which is left alone unless
+// some job has a gap before it: it would be one more line of memory to wait for.
+// The sums here and below stay under the flow's finish tag, which fits.
+func (q *Queue[F, J, P]) takeHead(slot uint32, f *queueFlow[F], j *queueJob[J, P], charged bool) {
+	f.queued--
+	q.queued--
+	f.head = j.next
+	if f.head == none {
+		q.heads.remove(f.leaf)
+		f.leaf = none
+		return
+	}
+	moved := u128{}
+	if charged {
+		moved.lo = uint64(j.cost)
+	}
+	if f.gaps > 0 {
+		if n := &q.jobs[f.head]; !n.gap.isZero() {
+			moved, n.gap = moved.plus(n.gap), u128{}
+			f.gaps--
+		}
+	}
+	q.advance(f, moved)
+	q.heads.play(f.leaf, slot, leadInt(f.start.n))
+}
+
+// takeOther takes a job out that has another before it. When charged, its cost
+// becomes a gap before the job behind it.
+func (q *Queue[F, J, P]) takeOther(f *queueFlow[F], j *queueJob[J, P], charged bool) {
+	f.queued--
+	q.queued--
+	if !j.gap.isZero() {
+		f.gaps--
+	}
 	held := u128{}
 	if charged {
 		held = j.gap.plus(u128{lo: uint64(j.cost)})
 	}
-	f.queued--
-	q.queued--
+	q.jobs[j.prev].next = j.next
 	if j.next == none {
 		f.gap = f.gap.plus(held)
 		f.tail = j.prev
-	} else {
-		n := &q.jobs[j.next]
-		n.prev = j.prev
-		n.gap = n.gap.plus(held)
+		return
 	}
-	if j.prev != none {
-		q.jobs[j.prev].next = j.next
-	} else {
-		f.head = j.next
-		if f.head != none {
-			n := &q.jobs[f.head]
-			q.advance(f, n.gap)
-			n.gap = u128{}
-		}
-		q.reindex(slot, f)
+	n := &q.jobs[j.next]
+	n.prev = j.prev
+	if n.gap.isZero() && !held.isZero() {
+		f.gaps++
 	}
-	j.prev, j.next = none, none
+	n.gap = n.gap.plus(held)
 }
 
 // advance moves the flow's start tag by a cost that its finish tag includes.
@@ -298,20 +323,6 @@ func (q *Queue[F, J, P]) advance(f *queueFlow[F], cost u128) {
 		return
 	}
 	f.start, _ = q.cfg.Domain.step(f.start, cost, f.weight)
-}
-
-// reindex puts the flow's head where it belongs among the backlogged flows.
-func (q *Queue[F, J, P]) reindex(slot uint32, f *queueFlow[F]) {
-	// In the unrestricted domain n is zero, and the fractions decide.
-	switch lead := leadInt(f.start.n); {
-	case f.leaf == none:
-		f.leaf = q.heads.insert(slot, lead)
-	case f.head == none:
-		q.heads.remove(f.leaf)
-		f.leaf = none
-	default:
-		q.heads.play(f.leaf, slot, lead)
-	}
 }
 
 func (q *Queue[F, J, P]) newJob() uint32 {
