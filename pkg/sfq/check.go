@@ -223,7 +223,7 @@ func (s *Scheduler) checkFlights() error {
 			continue
 		}
 		tickets++
-		if at, ok := s.byTicket.get(uint64(f.ticket)); !ok || at != uint32(i) || f.ticket > s.lastTicket {
+		if at, ok := s.byTicket.get(f.ticket); !ok || at != uint32(i) || f.ticket > s.lastTicket {
 			return broken(1, "ticket %d is not indexed", f.ticket)
 		}
 		b := &by[f.tenant]

@@ -144,3 +144,39 @@ func TestLead(t *testing.T) {
 		}
 	}
 }
+
+// TestTicketIndex: tickets given out in order, some of which live long, with a
+// leap as after a restore, against a map.
+func TestTicketIndex(t *testing.T) {
+	x, ref := newTicketIndex(), map[Ticket]uint32{}
+	next := Ticket(0)
+	for _, start := range []Ticket{1, 2000, 2100, 2100 + recentTickets, 1 << 62} {
+		for next = max(next, start); next < start+5000; next++ {
+			x.put(next, uint32(next%1000))
+			ref[next] = uint32(next % 1000)
+			done := next - next*next%7*100 // some at once, some out of the recent
+			if next%11 != 0 && ref[done] != 0 {
+				x.del(done)
+				delete(ref, done)
+			}
+			for _, id := range []Ticket{next, next - 1, done, next - recentTickets, next + 1, next - 1000, 0} {
+				want, live := ref[id]
+				if got, ok := x.get(id); ok != live || ok && got != want {
+					t.Fatalf("at %d: %d is %d, %v; want %d, %v", next, id, got, ok, want, live)
+				}
+			}
+			if x.used != len(ref) {
+				t.Fatalf("at %d: %d used, want %d", next, x.used, len(ref))
+			}
+		}
+	}
+	for id, want := range ref {
+		if got, ok := x.get(id); !ok || got != want {
+			t.Fatalf("%d is %d, %v; want %d", id, got, ok, want)
+		}
+		x.del(id)
+	}
+	if x.old.used != 0 || *x.recent != [recentTickets]uint32{} {
+		t.Fatal("something is left of what was deleted")
+	}
+}

@@ -124,8 +124,7 @@ func (s *Scheduler) pick(slotClass Class, now int64, wantTicket Ticket, wantJob 
 	f.state, f.class, f.slotClass, f.pinned = flightPicked, k, slotClass, q.firstPinned
 	f.est, f.charged, f.weight = cost, cost, weight
 	f.lift, f.start, f.distance, f.remotePay = q.lift, start, distance, remotePay
-	hint, _ := s.byTicket.reserve(uint64(f.ticket))
-	f.cell = s.byTicket.put(uint64(f.ticket), hint, fi)
+	s.byTicket.put(f.ticket, fi)
 	s.pull(q, at)
 	c.state, c.aux = candFlight, fi
 	q.picked++
@@ -244,7 +243,7 @@ func (s *Scheduler) Abort(id Ticket) Outcome {
 	t.queued += f.est
 	s.used[f.slotClass]--
 	s.dropLink(t, at)
-	s.byTicket.del(f.cell)
+	s.byTicket.del(id)
 	s.push(q, f.cand)
 	s.freeFlightSlot(at)
 	s.rechain(t)

@@ -269,8 +269,7 @@ func (s *Scheduler) adopt(d *decoder, f flight, job JobID) {
 	s.flights = append(s.flights, f)
 	if f.state != flightOver {
 		s.cands[f.cand].aux = slot
-		hint, _ := s.byTicket.reserve(uint64(f.ticket))
-		s.flights[slot].cell = s.byTicket.put(uint64(f.ticket), hint, slot)
+		s.byTicket.put(f.ticket, slot)
 	}
 }
 

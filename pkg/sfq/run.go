@@ -5,7 +5,7 @@ func (s *Scheduler) flight(id Ticket, now int64) (uint32, *flight, Outcome) {
 	if now < 0 || now > MaxTime {
 		return none, nil, InvalidTime
 	}
-	at, ok := s.byTicket.get(uint64(id))
+	at, ok := s.byTicket.get(id)
 	if !ok {
 		return none, nil, NotLive
 	}
@@ -64,7 +64,7 @@ func (s *Scheduler) land(at uint32, f *flight, t *tenant) {
 	t.over = min(t.over, t.excess())
 	t.inFlight -= f.est
 	s.used[f.slotClass]--
-	s.byTicket.del(f.cell)
+	s.byTicket.del(f.ticket)
 	if f.chained {
 		f.state, f.cand = flightOver, none
 		return

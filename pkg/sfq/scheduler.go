@@ -30,7 +30,7 @@ type Scheduler struct {
 	remoteDue bool // some tenant may have remote debt
 
 	flights    []flight
-	byTicket   idIndex
+	byTicket   ticketIndex
 	freeFlight uint32
 	lastTicket Ticket
 
@@ -89,7 +89,6 @@ type flight struct {
 	cand       uint32
 	tenant     uint32
 	prev, next uint32 // chain; next links the free list
-	cell       uint32 // in byTicket
 	state      flightState
 	class      Class // the job's
 	slotClass  Class
@@ -150,7 +149,7 @@ func NewScheduler(cfg Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{
 		cfg: cfg, freeTenant: none, freeCand: none, freeFlight: none,
-		tenantByID: newIDIndex(), candByID: newIDIndex(), byTicket: newIDIndex(),
+		tenantByID: newIDIndex(), candByID: newIDIndex(), byTicket: newTicketIndex(),
 		averages: make(map[typeKey]average), remotes: make(map[remoteKey]uint64),
 	}
 	for k := range cfg.Classes {

@@ -244,6 +244,16 @@ var All = []Mutant{
 		"Oracle|IDIndex",
 	},
 	{
+		"a run that lasts loses its ticket", "tickets.go",
+		"		x.old.put(id, *c-1)\n", "",
+		"TicketIndex",
+	},
+	{
+		"a gap in a queue goes uncounted", "queue_ops.go",
+		"	if n.gap.isZero() && !held.isZero() {\n		f.gaps++", "	if false {\n		f.gaps++",
+		"Oracle",
+	},
+	{
 		"an empty page of identifiers is kept", "idindex.go",
 		"if p.empty() && cell>>pageBits != x.last {", "if p.empty() && cell>>pageBits == x.last {",
 		"IDIndex",
