@@ -1,21 +1,21 @@
 package sfq
 
 const (
-	pageBits = 3
+	pageBits = 4
 	pageSize = 1 << pageBits
 	pageMask = pageSize - 1
 )
 
-// idIndex maps identifiers to slots by way of pages of eight consecutive
+// idIndex maps identifiers to slots by way of pages of sixteen consecutive
 // identifiers. Whoever numbers things one after another finds the page of the
 // last one again, and a thing that remembers its cell is removed without a
 // search: both cost one line of memory. Identifiers without any order get a
 // page each, which costs one line more than a table of them would. Of what was
 // removed nothing is kept but one empty page, the one used last.
 type idIndex struct {
-	table idTable // page number (identifier / 8) → place in pages
+	table idTable // page number (identifier / 16) → place in pages
 	pages []idPage
-	keys  []uint64 // of each page: identifier / 8
+	keys  []uint64 // of each page: identifier / 16
 	free  uint32   // the first free page; a free page's key leads to the next
 	used  int      // identifiers
 	// last is the page used last, or none; lastKey its key.
@@ -23,10 +23,13 @@ type idIndex struct {
 	lastKey uint64
 }
 
-// idPage holds slot + 1 for each identifier, 0 for those that are not there.
+// idPage holds slot + 1 for each identifier, 0 for those that are not there: one
+// line of memory.
 type idPage [pageSize]uint32
 
-func (p *idPage) empty() bool { return p[0]|p[1]|p[2]|p[3]|p[4]|p[5]|p[6]|p[7] == 0 }
+func (p *idPage) empty() bool {
+	return p[0]|p[1]|p[2]|p[3]|p[4]|p[5]|p[6]|p[7]|p[8]|p[9]|p[10]|p[11]|p[12]|p[13]|p[14]|p[15] == 0
+}
 
 func newIDIndex() idIndex { return idIndex{free: none, last: none} }
 
@@ -75,7 +78,7 @@ func (x *idIndex) turn(to uint32) {
 	from := x.last
 	x.last, x.lastKey = to, x.keys[to]
 	if from != none && x.pages[from].empty() {
-		x.drop(from)
+		x.drop(from, x.keys[from])
 	}
 }
 
@@ -95,18 +98,18 @@ func (x *idIndex) newPage(key uint64) uint32 {
 }
 
 // del removes an identifier by its cell.
-func (x *idIndex) del(cell uint32) {
+func (x *idIndex) del(id uint64, cell uint32) {
 	p := &x.pages[cell>>pageBits]
 	p[cell&pageMask] = 0
 	x.used--
 	if p.empty() && cell>>pageBits != x.last {
-		x.drop(cell >> pageBits)
+		x.drop(cell>>pageBits, id>>pageBits)
 	}
 }
 
 // drop gives an empty page back.
-func (x *idIndex) drop(at uint32) {
-	x.table.del(x.keys[at])
+func (x *idIndex) drop(at uint32, key uint64) {
+	x.table.del(key)
 	x.keys[at] = uint64(x.free)
 	x.free = at
 }

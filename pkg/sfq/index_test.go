@@ -27,7 +27,7 @@ func TestIDIndex(t *testing.T) {
 			if cell != cells[id] {
 				t.Fatalf("step %d: %d moved from cell %d to %d", step, id, cells[id], cell)
 			}
-			x.del(cell)
+			x.del(id, cell)
 			delete(ref, id)
 		}
 		got, ok := x.get(id)
@@ -44,7 +44,7 @@ func TestIDIndex(t *testing.T) {
 		}
 	}
 	for id := range ref {
-		x.del(cells[id])
+		x.del(id, cells[id])
 	}
 	if x.table.used > 1 {
 		t.Fatalf("%d pages are left of what was deleted", x.table.used)
