@@ -74,7 +74,7 @@ func (s *Scheduler) RemoveTenant(id TenantID) Outcome {
 		}
 	}
 	cell, _ := s.tenantByID.reserve(uint64(id))
-	s.tenantByID.del(uint64(id), cell)
+	s.tenantByID.del(cell)
 	*t = tenant{next: s.freeTenant}
 	s.freeTenant = ti
 	s.tenantN--
@@ -262,7 +262,7 @@ func (s *Scheduler) Unhold(id JobID) Outcome {
 // forget removes a candidate that is over from every index.
 func (s *Scheduler) forget(at uint32) {
 	c := &s.cands[at]
-	s.candByID.del(uint64(c.id), c.cell)
+	s.candByID.del(c.cell)
 	c.state, c.next = candFree, s.freeCand
 	s.freeCand = at
 	s.liveN--

@@ -11,17 +11,27 @@ const (
 // last one again, and a thing that remembers its cell is removed without a
 // search: both cost one line of memory. Identifiers without any order get a
 // page each, which costs one line more than a table of them would. Of what was
-// removed nothing is kept but one empty page, the one used last.
+// removed nothing is kept but a few empty pages: the one used last, and those
+// whose emptiness is yet to be seen, when their line of memory has come.
 type idIndex struct {
 	table idTable // page number (identifier / 16) → place in pages
 	pages []idPage
-	keys  []uint64 // of each page: identifier / 16
-	free  uint32   // the first free page; a free page's key leads to the next
+	keys  []uint64 // of each page: identifier / 16; of a free one freeKey + the next free one
+	free  uint32   // the first free page
 	used  int      // identifiers
 	// last is the page used last, or none; lastKey its key.
 	last    uint32
 	lastKey uint64
+	// unseen are pages that lost an identifier and may be empty.
+	unseen  [maxUnseen]uint32
+	unseenN uint32 // how many there have been, so that they take turns
 }
+
+// maxUnseen is how many removals a page may take to come from memory.
+const maxUnseen = 8
+
+// freeKey marks the key of a free page; those of pages in use are lower.
+const freeKey = 1 << 63
 
 // idPage holds slot + 1 for each identifier, 0 for those that are not there: one
 // line of memory.
@@ -77,8 +87,8 @@ func (x *idIndex) put(id uint64, hint, slot uint32) uint32 {
 func (x *idIndex) turn(to uint32) {
 	from := x.last
 	x.last, x.lastKey = to, x.keys[to]
-	if from != none && x.pages[from].empty() {
-		x.drop(from, x.keys[from])
+	if from != none {
+		x.dropEmpty(from)
 	}
 }
 
@@ -97,19 +107,26 @@ func (x *idIndex) newPage(key uint64) uint32 {
 	return at
 }
 
-// del removes an identifier by its cell.
-func (x *idIndex) del(id uint64, cell uint32) {
-	p := &x.pages[cell>>pageBits]
-	p[cell&pageMask] = 0
+// del removes an identifier by its cell. Whether that has left its page empty is
+// looked at some removals later.
+func (x *idIndex) del(cell uint32) {
+	x.pages[cell>>pageBits][cell&pageMask] = 0
 	x.used--
-	if p.empty() && cell>>pageBits != x.last {
-		x.drop(cell>>pageBits, id>>pageBits)
+	at := &x.unseen[x.unseenN%maxUnseen]
+	x.unseenN++
+	old := *at
+	*at = cell >> pageBits
+	if x.unseenN > maxUnseen {
+		x.dropEmpty(old)
 	}
 }
 
-// drop gives an empty page back.
-func (x *idIndex) drop(at uint32, key uint64) {
-	x.table.del(key)
-	x.keys[at] = uint64(x.free)
+// dropEmpty gives a page back if it is in use and empty.
+func (x *idIndex) dropEmpty(at uint32) {
+	if at == x.last || !x.pages[at].empty() || x.keys[at] >= freeKey {
+		return
+	}
+	x.table.del(x.keys[at])
+	x.keys[at] = freeKey | uint64(x.free)
 	x.free = at
 }

@@ -55,7 +55,7 @@ func (x *jobIDs[J]) put(id J, hint, slot uint32) (cell uint32) {
 // del removes an identifier that is there.
 func (x *jobIDs[J]) del(id J, cell uint32) {
 	if x.number != nil {
-		x.index.del(x.number(id), cell)
+		x.index.del(cell)
 		return
 	}
 	delete(x.named, id)

@@ -99,13 +99,14 @@ type Dispatch[F, J comparable, P any] struct {
 // the head's start tag and the last finish tag are kept, every other tag
 // follows from the costs between them.
 //
-// With an identifier of one word it is three lines of memory.
+// With an identifier of one word it is four lines of memory, the last of them
+// for what is seldom asked for.
 type queueFlow[F comparable] struct {
 	id     F
 	seq    uint64 // 0: the slot is free
 	period uint64 // busy period that start and finish belong to
-	unit   uint64 // scale / weight, the distance of cost 1; 0 in the unrestricted domain
 	start  tag    // start tag of head, when queued > 0
+	first  uint64 // seq of head
 	head   uint32
 	leaf   uint32 // in heads, or none
 
@@ -114,9 +115,12 @@ type queueFlow[F comparable] struct {
 	queued, running uint32 // fewer than 2³¹ jobs are live
 	gaps            uint32 // queued jobs with a gap before them
 	tail            uint32 // of a free slot, the next free one
-	weight          int64
+	unit            uint64 // scale / weight, the distance of cost 1; 0 in the unrestricted domain
 
-	accepted, dispatched, cancelled, inRun u128 // cost sums
+	accepted, dispatched, inRun u128 // cost sums
+	cancelled                   u128
+	weight                      int64
+	_                           [7]uint64
 }
 
 // queueJob is one live job, queued or running.
@@ -126,12 +130,15 @@ type queueJob[J comparable, P any] struct {
 	cost    int64
 	gap     u128 // cost cancelled between the previous queued job and this one
 	seq     uint64
+	nextSeq uint64 // of the one behind it, so that it need not be looked at
 	flow    uint32
-	prev    uint32 // the one before it in its flow, of all but the head
+	prev    uint32 // the one before it in its flow, of all but the head; or inService
 	next    uint32 // the one behind it; links the free list
 	cell    uint32 // in the index of identifiers
-	running bool
 }
+
+// inService marks a job as dispatched, in place of the one before it.
+const inService = none - 1
 
 // Queue is a start-time fair queue with issue depth, SFQ(D): it decides which
 // accepted jobs may start and runs nothing itself. Tags are assigned when a job
@@ -187,7 +194,7 @@ func (q *Queue[F, J, P]) headBefore(a, b uint32) bool {
 	if c := fa.start.cmp(fb.start); c != 0 {
 		return c < 0
 	}
-	return q.jobs[fa.head].seq < q.jobs[fb.head].seq
+	return fa.first < fb.first
 }
 
 // RegisterFlow creates a flow with a fixed weight. It returns [Registered] or

@@ -35,7 +35,7 @@ func (q *Queue[F, J, P]) Enqueue(h FlowHandle, id J, payload P, cost int64) (Job
 	slot := q.newJob()
 	j := &q.jobs[slot]
 	j.id, j.payload, j.cost, j.seq = id, payload, cost, q.jobSeq
-	j.flow, j.prev, j.next, j.gap, j.running = h.slot, none, none, u128{}, false
+	j.flow, j.prev, j.next, j.gap = h.slot, none, none, u128{}
 	j.cell = q.jobByID.put(id, hint, slot)
 	f.accepted = f.accepted.plus(u128{lo: uint64(cost)}) // < 2¹²⁶, see Sum
 	f.period = q.period
@@ -44,7 +44,7 @@ func (q *Queue[F, J, P]) Enqueue(h FlowHandle, id J, payload P, cost int64) (Job
 		q.active++
 	}
 	if f.queued == 0 {
-		f.head, f.tail, f.gap = slot, slot, u128{}
+		f.head, f.tail, f.gap, f.first = slot, slot, u128{}, q.jobSeq
 		f.start.set(start)
 		f.leaf = q.heads.insert(h.slot, leadInt(start.n))
 	} else {
@@ -53,7 +53,8 @@ func (q *Queue[F, J, P]) Enqueue(h FlowHandle, id J, payload P, cost int64) (Job
 			f.gaps++
 		}
 		j.prev = f.tail
-		q.jobs[f.tail].next = slot
+		last := &q.jobs[f.tail]
+		last.next, last.nextSeq = slot, q.jobSeq
 		f.tail = slot
 	}
 	f.queued++
@@ -181,7 +182,7 @@ func (q *Queue[F, J, P]) DispatchUpTo(k int, dst []Dispatch[F, J, P]) []Dispatch
 		})
 		q.jobByID.warm(j.cell)
 		var gone P
-		j.payload, j.running = gone, true
+		j.payload, j.prev = gone, inService
 		cost := u128{lo: uint64(j.cost)}
 		f.dispatched, f.inRun = f.dispatched.plus(cost), f.inRun.plus(cost)
 		q.takeHead(slot, f, j, true)
@@ -219,7 +220,7 @@ func (q *Queue[F, J, P]) Complete(h JobHandle) Outcome {
 	if j == nil {
 		return NotLive
 	}
-	if !j.running {
+	if j.prev != inService {
 		return NotDispatched
 	}
 	f := &q.flows[j.flow]
@@ -242,7 +243,7 @@ func (q *Queue[F, J, P]) Cancel(h JobHandle) Outcome {
 	if j == nil {
 		return NotLive
 	}
-	if j.running {
+	if j.prev == inService {
 		return TooLateAlreadyDispatched
 	}
 	f := &q.flows[j.flow]
@@ -269,7 +270,7 @@ func (q *Queue[F, J, P]) Cancel(h JobHandle) Outcome {
 func (q *Queue[F, J, P]) takeHead(slot uint32, f *queueFlow[F], j *queueJob[J, P], charged bool) {
 	f.queued--
 	q.queued--
-	f.head = j.next
+	f.head, f.first = j.next, j.nextSeq
 	if f.head == none {
 		q.heads.remove(f.leaf)
 		f.leaf = none
@@ -301,7 +302,8 @@ func (q *Queue[F, J, P]) takeOther(f *queueFlow[F], j *queueJob[J, P], charged b
 	if charged {
 		held = j.gap.plus(u128{lo: uint64(j.cost)})
 	}
-	q.jobs[j.prev].next = j.next
+	before := &q.jobs[j.prev]
+	before.next, before.nextSeq = j.next, j.nextSeq
 	if j.next == none {
 		f.gap = f.gap.plus(held)
 		f.tail = j.prev
@@ -340,7 +342,7 @@ func (q *Queue[F, J, P]) freeJobSlot(slot uint32, f *queueFlow[F]) {
 	q.jobByID.del(j.id, j.cell)
 	var id J
 	var gone P
-	j.id, j.payload, j.seq, j.next = id, gone, 0, q.freeJob
+	j.id, j.payload, j.seq, j.prev, j.next = id, gone, 0, none, q.freeJob
 	q.freeJob = slot
 	if f.queued+f.running == 0 {
 		q.active--

@@ -307,7 +307,7 @@ func TestNormaliseDivisors(t *testing.T) {
 	for _, id := range order {
 		for q.Snapshot().FreeSlots == 0 {
 			for i := range q.jobs {
-				if q.jobs[i].running {
+				if q.jobs[i].prev == inService {
 					q.Complete(JobHandle{q.owner, q.jobs[i].seq, uint32(i)})
 					break
 				}

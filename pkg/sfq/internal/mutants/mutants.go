@@ -240,7 +240,7 @@ var All = []Mutant{
 	},
 	{
 		"an identifier outlives its job", "idindex.go",
-		"	p[cell&pageMask] = 0\n", "",
+		"	x.pages[cell>>pageBits][cell&pageMask] = 0\n", "",
 		"Oracle|IDIndex",
 	},
 	{
@@ -254,8 +254,13 @@ var All = []Mutant{
 		"Oracle",
 	},
 	{
+		"a free page of identifiers is freed again", "idindex.go",
+		" || x.keys[at] >= freeKey", "",
+		"Oracle|IDIndex",
+	},
+	{
 		"an empty page of identifiers is kept", "idindex.go",
-		"if p.empty() && cell>>pageBits != x.last {", "if p.empty() && cell>>pageBits == x.last {",
+		"!x.pages[at].empty() ||", "x.pages[at].empty() ||",
 		"IDIndex",
 	},
 	{
