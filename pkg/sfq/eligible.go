@@ -189,11 +189,15 @@ func (s *Scheduler) unchain(t *tenant) {
 		if f.state == flightPicked {
 			return
 		}
-		if t.lastOut == at {
-			t.base = t.acct // the chain leads there, and this is all of it
-		} else {
-			t.base.dispatchStep(f.lift, f.distance, f.remotePay, f.pinned)
+		if t.lastOut == at { // all that is left of the chain, which leads to acct
+			s.noteFinish(&t.acct)
+			t.firstOut, t.lastOut, f.chained = none, none, false
+			if f.state == flightOver {
+				s.freeFlightSlot(at)
+			}
+			return
 		}
+		t.base.dispatchStep(f.lift, f.distance, f.remotePay, f.pinned)
 		s.noteFinish(&t.base)
 		s.dropLink(t, at)
 		if f.state == flightOver {

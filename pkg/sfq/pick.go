@@ -150,8 +150,7 @@ func (s *Scheduler) warmNext(k Class, q *classQueue) {
 	soon, sooner := s.trees[k].near(q.leaf)
 	if soon != none {
 		t, p := &s.tenants[soon], s.queue(soon, k)
-		warm3(&p.tie, &t.weight, &t.acct.finish.hi)
-		warm3(&p.lastCreated, &t.base.finish.hi, &t.usageStep)
+		warmTenant(t, p)
 	}
 	if sooner != none {
 		if p := s.queue(sooner, k); p.n > 1 && p.runSecond != none {

@@ -12,6 +12,11 @@ package sfq
 //go:noescape
 func warm3(a, b, c *uint64)
 
+// warmTenant asks for a tenant and one of its class queues.
+//
+//go:noescape
+func warmTenant(t *tenant, q *classQueue)
+
 // warmPage asks for a page of identifiers.
 //
 //go:noescape

@@ -2,5 +2,6 @@
 
 package sfq
 
-func warm3(_, _, _ *uint64) {}
-func warmPage(*idPage)      {}
+func warm3(_, _, _ *uint64)           {}
+func warmPage(*idPage)                {}
+func warmTenant(*tenant, *classQueue) {}
