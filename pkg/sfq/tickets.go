@@ -34,11 +34,16 @@ func (x *ticketIndex) put(id Ticket, slot uint32) {
 		}
 		x.newest = uint64(id) - 1
 	}
-	for x.newest < uint64(id) {
+	for x.newest < uint64(id)-1 {
 		x.newest++
 		x.age(x.newest - recentTickets)
 	}
-	x.recent[id%recentTickets] = slot + 1
+	x.newest = uint64(id)
+	c := &x.recent[id%recentTickets]
+	if *c != 0 {
+		x.old.put(uint64(id)-recentTickets, *c-1)
+	}
+	*c = slot + 1
 	x.used++
 }
 
