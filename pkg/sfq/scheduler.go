@@ -101,6 +101,7 @@ type flight struct {
 	start      u128   // start tag, revised downwards when an older pick is aborted
 	distance   u128   // est/weight
 	remotePay  u128   // bound on remote debt paid, pinned only
+	_          uint64
 }
 
 type flightState uint8
