@@ -25,7 +25,7 @@ type classQueue struct {
 	runHead     uint32    // first of the run
 	runSecond   uint32    // behind runHead: a dispatch loads both at once, not one after the other
 	runTail     uint32    // last of the run
-	lastCreated uint64    // of runTail
+	lastCreated uint64    // not below that of runTail
 	side        *sideHeap // nil until something arrived out of order
 	cost        int64     // estimated cost of the n queued
 	maxCost     int64     // highest single estimate since the queue was last empty
@@ -141,7 +141,7 @@ func (s *Scheduler) unlinkRun(q *classQueue, c *cand, at uint32) {
 	if c.next != none {
 		s.cands[c.next].prev = c.prev
 	} else {
-		q.runTail, q.lastCreated = c.prev, s.cands[c.prev].order.Created
+		q.runTail = c.prev
 	}
 }
 

@@ -50,7 +50,7 @@ func TestIDIndex(t *testing.T) {
 		t.Fatalf("%d pages are left of what was deleted", x.table.used)
 	}
 	free := 0
-	for at := x.free; at != none; at = uint32(x.keys[at] &^ freeKey) {
+	for at := x.free; at != none && free <= len(x.pages); at = uint32(x.keys[at] &^ freeKey) {
 		free++
 	}
 	if free != len(x.pages)-x.table.used {

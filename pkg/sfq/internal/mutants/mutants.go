@@ -235,7 +235,7 @@ var All = []Mutant{
 	},
 	{
 		"the tail's place in the order is not kept", "classqueue.go",
-		"q.runTail, q.lastCreated = c.prev, s.cands[c.prev].order.Created", "q.runTail = c.prev",
+		"q.runTail, q.lastCreated = at, c.order.Created", "q.runTail = at",
 		"Oracle",
 	},
 	{
@@ -252,11 +252,6 @@ var All = []Mutant{
 		"a gap in a queue goes uncounted", "queue_ops.go",
 		"	if n.gap.isZero() && !held.isZero() {\n		f.gaps++", "	if false {\n		f.gaps++",
 		"Oracle",
-	},
-	{
-		"a free page of identifiers is freed again", "idindex.go",
-		" || x.keys[at] >= freeKey", "",
-		"Oracle|IDIndex",
 	},
 	{
 		"an empty page of identifiers is kept", "idindex.go",
