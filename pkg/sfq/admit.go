@@ -38,10 +38,10 @@ func (s *Scheduler) newTenant(id TenantID) uint32 {
 	}
 	s.tenants[ti] = tenant{id: id, live: true, firstOut: none, lastOut: none, next: none}
 	for k := range s.cfg.Classes {
-		*s.queue(ti, Class(k)) = classQueue{runHead: none, runSecond: none, runTail: none, first: none}
-		s.heaps[k].grow(len(s.tenants))
+		*s.queue(ti, Class(k)) = classQueue{runHead: none, runSecond: none, runTail: none, first: none, leaf: none}
 	}
-	s.tenantByID.put(uint64(id), ti)
+	hint, _ := s.tenantByID.reserve(uint64(id))
+	s.tenantByID.put(uint64(id), hint, ti)
 	s.tenantN++
 	return ti
 }
@@ -73,7 +73,8 @@ func (s *Scheduler) RemoveTenant(id TenantID) Outcome {
 			delete(s.remotes, k)
 		}
 	}
-	s.tenantByID.del(uint64(id))
+	cell, _ := s.tenantByID.reserve(uint64(id))
+	s.tenantByID.del(cell)
 	*t = tenant{next: s.freeTenant}
 	s.freeTenant = ti
 	s.tenantN--
@@ -104,7 +105,7 @@ func (s *Scheduler) SetSlots(k Class, n int) Outcome {
 // [LiveLimit], [TenantQueueLimit], [TenantCostLimit]. Pinned work was admitted
 // before it came here and is not held to the tenant's limits.
 func (s *Scheduler) Add(c Candidate) Outcome {
-	ti, o := s.admissible(&c)
+	ti, hint, o := s.admissible(&c)
 	if o != Unknown {
 		return o
 	}
@@ -128,8 +129,8 @@ func (s *Scheduler) Add(c Candidate) Outcome {
 	s.cands[at] = cand{
 		id: c.Job, order: c.Order, cost: cost, tenant: ti, prev: none, next: none,
 		typ: c.Type, class: c.Class, pinned: c.Pinned, state: candHeld,
+		cell: s.candByID.put(uint64(c.Job), hint, at),
 	}
-	s.candByID.put(uint64(c.Job), at)
 	s.liveN++
 	t.queuedN++
 	t.queued += cost
@@ -145,27 +146,29 @@ func (s *Scheduler) Add(c Candidate) Outcome {
 	return Accepted
 }
 
-// admissible checks a candidate against everything but its tenant's limits.
-func (s *Scheduler) admissible(c *Candidate) (uint32, Outcome) {
+// admissible checks a candidate against everything but its tenant's limits. It
+// returns the tenant's slot and the cell for the job's number.
+func (s *Scheduler) admissible(c *Candidate) (ti, cell uint32, o Outcome) {
 	switch {
 	case int(c.Class) >= len(s.cfg.Classes):
-		return none, InvalidClass
+		return none, none, InvalidClass
 	case c.Cost < 0 || c.Cost > MaxCost:
-		return none, InvalidCost
+		return none, none, InvalidCost
 	case c.Order.Created > maxCreated:
-		return none, InvalidOrder
+		return none, none, InvalidOrder
 	}
 	ti, ok := s.tenantByID.get(uint64(c.Tenant))
 	if !ok {
-		return none, FlowNotRegistered
+		return none, none, FlowNotRegistered
 	}
-	if _, dup := s.candByID.get(uint64(c.Job)); dup {
-		return none, DuplicateLiveID
+	cell, dup := s.candByID.reserve(uint64(c.Job))
+	if dup {
+		return none, none, DuplicateLiveID
 	}
 	if s.liveN >= s.cfg.MaxJobs {
-		return none, LiveLimit
+		return none, none, LiveLimit
 	}
-	return ti, Unknown
+	return ti, cell, Unknown
 }
 
 // enter puts a candidate among those that may be picked.
@@ -174,7 +177,9 @@ func (s *Scheduler) enter(ti uint32, t *tenant, at uint32) {
 	t.classes |= 1 << k
 	q := s.queue(ti, k)
 	s.push(q, at)
-	s.refreshClass(ti, t, int(k))
+	if q.first == at {
+		s.refreshClass(ti, t, int(k))
+	} // else the head, and all that depends on it, is as it was
 }
 
 // queuedCand resolves a candidate that is queued or held.
@@ -256,8 +261,9 @@ func (s *Scheduler) Unhold(id JobID) Outcome {
 
 // forget removes a candidate that is over from every index.
 func (s *Scheduler) forget(at uint32) {
-	s.candByID.del(uint64(s.cands[at].id))
-	s.cands[at] = cand{next: s.freeCand, prev: none}
+	c := &s.cands[at]
+	s.candByID.del(c.cell)
+	c.state, c.next = candFree, s.freeCand
 	s.freeCand = at
 	s.liveN--
 }

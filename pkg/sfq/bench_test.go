@@ -272,7 +272,7 @@ func reportRatio(b *testing.B, ours float64, flows, jobs int) {
 	if baselineNs[key] == 0 {
 		h := newBaseline(flows, jobs)
 		n := 0
-		baselineNs[key] = windows(30*window, func() { h.cycle(n); n++ })
+		baselineNs[key] = windows(100*window, func() { h.cycle(n); n++ })
 	}
 	b.ReportMetric(baselineNs[key]/ours, "x-baseline")
 }

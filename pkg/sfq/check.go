@@ -31,7 +31,7 @@ func (s *Scheduler) Check() error {
 		return err
 	}
 	for k := range s.cfg.Classes {
-		if err := s.checkHeap(k); err != nil {
+		if err := s.checkTree(k); err != nil {
 			return err
 		}
 		if s.clock[k].hi >= tagLimit {
@@ -133,28 +133,43 @@ func (s *Scheduler) checkQueue(ti uint32, t *tenant, k int) error {
 	if q.active && s.clock[k].less(q.lift) {
 		return broken(5, "tenant %d class %d was lifted above the clock", t.id, k)
 	}
-	if s.heaps[k].has(ti) != t.eligible(q) || q.indexed != t.eligible(q) {
-		return broken(5, "tenant %d class %d: eligible is %v, indexed is %v", t.id, k, t.eligible(q), s.heaps[k].has(ti))
+	if indexed := q.leaf != none; indexed != t.eligible(q) {
+		return broken(5, "tenant %d class %d: eligible is %v, indexed is %v", t.id, k, t.eligible(q), indexed)
+	}
+	if key, tie := s.headKey(t, q); q.leaf != none && (key != q.key || tie != q.tie) {
+		return broken(5, "tenant %d class %d is indexed under another key than its head's", t.id, k)
 	}
 	return nil
 }
 
-func (s *Scheduler) checkHeap(k int) error {
-	h := &s.heaps[k]
-	for i := heapRoot; i < len(h.entries); i++ {
-		e := &h.entries[i]
-		t := &s.tenants[e.owner]
-		q := s.queue(e.owner, Class(k))
-		key, tie := s.headKey(t, q)
-		if h.pos[e.owner] != uint32(i) || !q.indexed || e.key != q.key || e.tie != q.tie {
-			return broken(5, "tenant %d class %d is indexed under another key than it thinks", t.id, k)
+// checkTree recounts the leaves and repeats the matches.
+func (s *Scheduler) checkTree(k int) error {
+	t := &s.trees[k]
+	n := 0
+	for g := range t.groups {
+		p := &t.groups[g]
+		lead, owner := t.least(p)
+		switch win := (treeNode{lead, owner}); {
+		case g == 0 && t.top != win.owner, g > 0 && t.groups[(g-1)/treeFan][(g-1)%treeFan] != win:
+			return broken(5, "class %d has the wrong winner of group %d", k, g)
+		case g < int(t.base):
+			continue
 		}
-		if key.less(e.key) || key == e.key && tie < e.tie {
-			return broken(5, "tenant %d class %d is indexed too late", t.id, k)
+		for i, e := range p {
+			if e.owner == none {
+				if e != emptyNode {
+					return broken(5, "class %d has a key without an owner", k)
+				}
+				continue
+			}
+			q := s.queue(e.owner, Class(k))
+			if n++; int(q.leaf) != (g-int(t.base))*treeFan+i || e.lead != leadQ64(q.key) {
+				return broken(5, "tenant %d class %d has another leaf than it thinks", s.tenants[e.owner].id, k)
+			}
 		}
-		if i > heapRoot && h.entryLess(e, &h.entries[heapParent(i)]) {
-			return broken(5, "class %d has its heap out of order", k)
-		}
+	}
+	if n != t.n || n+len(t.free) != int(t.fresh) {
+		return broken(5, "class %d has its leaves miscounted", k)
 	}
 	return nil
 }
@@ -208,7 +223,7 @@ func (s *Scheduler) checkFlights() error {
 			continue
 		}
 		tickets++
-		if at, ok := s.byTicket.get(uint64(f.ticket)); !ok || at != uint32(i) || f.ticket > s.lastTicket {
+		if at, ok := s.byTicket.get(f.ticket); !ok || at != uint32(i) || f.ticket > s.lastTicket {
 			return broken(1, "ticket %d is not indexed", f.ticket)
 		}
 		b := &by[f.tenant]

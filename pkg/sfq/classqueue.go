@@ -6,23 +6,30 @@ package sfq
 // small binary heap for those that arrived between its ends. The head is the
 // lesser of the two fronts; removal from either is O(1) or O(log n), and nothing
 // removed is remembered.
+//
+// It is two lines of memory, and says enough of its first and last candidate
+// for most operations to leave the candidates alone.
 type classQueue struct {
-	runHead, runTail uint32
-	runSecond        uint32    // behind runHead: a dispatch loads both at once, not one after the other
-	n                uint32    // queued candidates, run and side
-	picked           uint32    // reserved candidates of this class
-	side             *sideHeap // nil until something arrived out of order
-	first            uint32    // the head, or none
-	firstPinned      bool
-	active           bool // had a claim on the class's clock at the last refresh
-	indexed          bool // is in the class's tag heap, under key and tie
-	firstCost        int64
-	firstCreated     uint64
-	tie              uint64
-	key              u128
-	lift             u128  // the class's clock when active last became true
-	cost             int64 // estimated cost of the n queued
-	maxCost          int64 // highest single estimate since the queue was last empty
+	key          u128 // start tag of the head, while leaf is not none
+	tie          uint64
+	lift         u128   // the class's clock when active last became true
+	leaf         uint32 // in the class's tree, or none
+	first        uint32 // the head, or none
+	firstCost    int64
+	firstCreated uint64
+
+	firstPinned bool
+	active      bool      // had a claim on the class's clock at the last refresh
+	n           uint32    // queued candidates, run and side
+	picked      uint32    // reserved candidates of this class
+	runHead     uint32    // first of the run
+	runSecond   uint32    // behind runHead: a dispatch loads both at once, not one after the other
+	runTail     uint32    // last of the run
+	lastCreated uint64    // not below that of runTail
+	side        *sideHeap // nil until something arrived out of order
+	cost        int64     // estimated cost of the n queued
+	maxCost     int64     // highest single estimate since the queue was last empty
+	_           uint64
 }
 
 // sideHeap is a binary min-heap of candidate slots.
@@ -62,13 +69,14 @@ func (s *Scheduler) push(q *classQueue, at uint32) {
 	switch {
 	case q.runHead == none:
 		q.runHead, q.runSecond, q.runTail, c.state = at, none, at, candRun
-	case s.cands[q.runTail].before(c):
+		q.lastCreated = c.order.Created
+	case !c.pinned && q.lastCreated < c.order.Created || s.cands[q.runTail].before(c):
 		c.prev, c.state = q.runTail, candRun
 		s.cands[q.runTail].next = at
 		if q.runTail == q.runHead {
 			q.runSecond = at
 		}
-		q.runTail = at
+		q.runTail, q.lastCreated = at, c.order.Created
 	case c.before(&s.cands[q.runHead]):
 		c.next, c.state = q.runHead, candRun
 		s.cands[q.runHead].prev = at
@@ -81,13 +89,8 @@ func (s *Scheduler) push(q *classQueue, at uint32) {
 		q.side.at = append(q.side.at, at)
 		s.sideUp(q.side.at, len(q.side.at)-1)
 	}
-	s.reheadAfterPush(q, at)
-}
-
-// reheadAfterPush updates the copy of the head, without touching any other
-// candidate than the new one.
-func (s *Scheduler) reheadAfterPush(q *classQueue, at uint32) {
-	if q.first == none || s.cands[at].before(&s.cands[q.first]) {
+	// What is behind another of the run is behind the head.
+	if q.first == none || (q.runTail != at || q.runHead == at) && c.before(&s.cands[q.first]) {
 		s.setHead(q, at)
 	}
 }

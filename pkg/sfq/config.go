@@ -200,7 +200,7 @@ type Order struct {
 	UID uint64
 }
 
-// maxCreated leaves the top byte of a heap tie-break to the tier.
+// maxCreated leaves the top byte of a tie-break to the tier.
 const maxCreated = 1<<56 - 1
 
 // Candidate is a job that could run here.

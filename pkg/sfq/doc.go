@@ -150,8 +150,9 @@
 //	    below what was charged
 //	I3  running + picked ≤ cap, but for jobs in flight when the cap was lowered
 //	I4  a tenant's candidates are in order, and the head is the first of them
-//	I5  a class's heap holds exactly the eligible tenants, none later than its
-//	    tag; no lift is above its clock
+//	I5  a class's tree holds exactly the eligible tenants, each with the tag of
+//	    its head, and each match in it is won by the earlier; no lift is above its
+//	    clock
 //	I6  a chain starts with an unresolved pick and leads from base to account
 //	I7  every tag is in range
 //	I8  on an idle node no clock is below the highest finish tag
@@ -161,7 +162,8 @@
 //
 // # Cost
 //
-// R flows or tenants registered, B of them backlogged, Q jobs queued:
+// R flows or tenants registered, B of them backlogged (or as many as ever were at
+// once: a tree does not shrink), Q jobs queued:
 //
 //	                                     Queue        Scheduler, K classes
 //	register, close, change              O(1)         O(K log B)
@@ -169,14 +171,25 @@
 //	  flow becomes backlogged            O(log B)     O(log B)
 //	cancel or drop, not the head         O(1)         O(1), or O(log Q) out of order
 //	  the head                           O(log B)     O(log B)
-//	dispatch m; pick                     O(m log B)   O(K log B) amortised
+//	dispatch m; pick                     O(m log B)   O(K log B)
 //	complete                             O(1)         O(K log B)
 //	snapshot                             O(1)
 //	last live job ends                   O(1)         O(1); O(R) if peers were observed
 //	normalise, rebase                    O(Q+R)       O(K(R log B + R))
 //	Why                                               O(R + own queue)
 //
-// Memory is O(Q + running + R): nothing is kept of jobs that are over.
+// Memory is O(Q + running + R): nothing is kept of jobs that are over, but a few
+// empty pages of identifiers.
+//
+// With a million jobs a cycle of pick, commit, complete and add is mostly waiting
+// for memory, so the layout is about lines of 64 bytes. A candidate is one line, a
+// tenant four, its queue of a class two; those say enough of the first and last
+// candidate to leave the others alone. Who is next is found by a tournament
+// (tagTree) whose groups are a line each, and whose keys are 8 bytes: whole keys
+// are compared only where those are equal. Identifiers lead to slots by pages of
+// 16 (idIndex), so that those numbered one after another share a line. Slots are
+// reused last in, first out. And who comes forward near the top of a tree has its
+// lines asked for at once (prefetch.go), some picks before they are needed.
 //
 // # What is not guaranteed
 //

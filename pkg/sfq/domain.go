@@ -66,6 +66,25 @@ func (t tag) less(u tag) bool {
 	return t.rat().Cmp(u.rat()) < 0
 }
 
+// set is an assignment that leaves memory without a fraction alone: the collector
+// need not be told of nil replacing nil.
+func (t *tag) set(u tag) {
+	t.n = u.n
+	if t.r != u.r {
+		t.r = u.r
+	}
+}
+
+func (t tag) cmp(u tag) int {
+	switch {
+	case t.less(u):
+		return -1
+	case u.less(t):
+		return 1
+	}
+	return 0
+}
+
 func maxTag(a, b tag) tag {
 	if a.less(b) {
 		return b

@@ -1,5 +1,7 @@
 package sfq
 
+import "math/bits"
+
 // classMask is the set of classes a tenant may have anything to do with.
 func (t *tenant) hasClass(k int) bool { return t.classes>>k&1 == 1 }
 
@@ -41,61 +43,79 @@ func startTag(a *account, lift u128, pinned bool) u128 {
 // saved up service while it was idle or capped.
 func (s *Scheduler) refresh(ti uint32) {
 	t := &s.tenants[ti]
-	for k := range s.cfg.Classes {
-		if t.hasClass(k) {
-			s.refreshClass(ti, t, k)
-		}
+	for set := t.classes; set != 0; set &= set - 1 {
+		s.refreshClass(ti, t, bits.TrailingZeros8(set))
 	}
 }
 
 func (s *Scheduler) refreshClass(ti uint32, t *tenant, k int) {
 	q := s.queue(ti, Class(k))
-	h := &s.heaps[k]
 	claims := t.claims(q)
 	if claims && !q.active {
 		q.lift = s.clock[k]
 	}
 	q.active = claims
 	if !t.eligible(q) {
-		h.remove(ti)
-		q.indexed = false
+		if q.leaf != none {
+			s.trees[k].remove(q.leaf)
+			q.leaf = none
+		}
 		if !claims && q.n == 0 {
 			t.classes &^= 1 << k
 		}
 		return
 	}
 	key, tie := s.headKey(t, q)
-	if q.indexed && (q.key.less(key) || q.key == key && q.tie <= tie) {
-		return // a later key: settled when the entry comes up, see settledRoot
+	if q.leaf == none {
+		q.key, q.tie = key, tie
+		q.leaf = s.trees[k].insert(ti, leadQ64(key))
+	} else if q.key != key || q.tie != tie {
+		q.key, q.tie = key, tie
+		s.trees[k].play(q.leaf, ti, leadQ64(key))
 	}
-	q.indexed, q.key, q.tie = true, key, tie
-	h.set(ti, key, tie)
 }
 
-// headKey is the key under which the tenant should stand in the class's heap:
-// start tag, then higher tier, then earlier submission of its head.
+// reclaim is refresh after a commit, which changes no start tag and nobody's
+// eligibility: all it can do is to take away claims, those that the caps now bar
+// without counting reservations.
+func (s *Scheduler) reclaim(ti uint32, t *tenant) {
+	for set := t.classes; set != 0; set &= set - 1 {
+		k := bits.TrailingZeros8(set)
+		q := s.queue(ti, Class(k))
+		if q.active = t.claims(q); !q.active && q.n == 0 {
+			t.classes &^= 1 << k
+		}
+	}
+}
+
+// relieve is refresh after a run has ended that was charged nothing more: it
+// moves no start tag, and can only give what the caps had barred.
+func (s *Scheduler) relieve(ti uint32, t *tenant) {
+	for set := t.classes; set != 0; set &= set - 1 {
+		k := bits.TrailingZeros8(set)
+		if q := s.queue(ti, Class(k)); !q.active || q.leaf == none {
+			s.refreshClass(ti, t, k)
+		}
+	}
+}
+
+// headKey is the key under which the tenant stands in the class's tree: start
+// tag, then higher tier, then earlier submission of its head.
 func (s *Scheduler) headKey(t *tenant, q *classQueue) (u128, uint64) {
 	return startTag(&t.acct, q.lift, q.firstPinned), uint64(TierCount-t.spec.Tier)<<56 | q.firstCreated
 }
 
-// settledRoot returns the entry of the class that is really first, nil when
-// there is none. A dispatch moves a tenant back in every class it waits in;
-// doing so at once would cost a sift in each. Instead an entry may stand too
-// early, never too late, and is moved when it comes to the root: one sift pays
-// for all moves since the last.
-func (s *Scheduler) settledRoot(k Class) *heapEntry {
-	h := &s.heaps[k]
-	for h.len() > 0 {
-		e := h.root()
-		q := s.queue(e.owner, k)
-		key, tie := s.headKey(&s.tenants[e.owner], q)
-		if e.key == key && e.tie == tie {
-			return e
-		}
-		q.key, q.tie = key, tie
-		h.set(e.owner, key, tie)
+// headBefore orders two tenants of a class's tree. The last tie-break is the
+// lower tenant number.
+func (s *Scheduler) headBefore(k Class, a, b uint32) bool {
+	p, q := s.queue(a, k), s.queue(b, k)
+	switch {
+	case p.key != q.key:
+		return p.key.less(q.key)
+	case p.tie != q.tie:
+		return p.tie < q.tie
 	}
-	return nil
+	return s.tenants[a].id < s.tenants[b].id
 }
 
 // dispatchStep is the one place where a dispatch moves an account: it returns
@@ -169,6 +189,14 @@ func (s *Scheduler) unchain(t *tenant) {
 		if f.state == flightPicked {
 			return
 		}
+		if t.lastOut == at { // all that is left of the chain, which leads to acct
+			s.noteFinish(&t.acct)
+			t.firstOut, t.lastOut, f.chained = none, none, false
+			if f.state == flightOver {
+				s.freeFlightSlot(at)
+			}
+			return
+		}
 		t.base.dispatchStep(f.lift, f.distance, f.remotePay, f.pinned)
 		s.noteFinish(&t.base)
 		s.dropLink(t, at)
@@ -200,6 +228,6 @@ func (s *Scheduler) noteFinish(a *account) {
 }
 
 func (s *Scheduler) freeFlightSlot(at uint32) {
-	s.flights[at] = flight{next: s.freeFlight, prev: none}
+	s.flights[at].state, s.flights[at].next = flightFree, s.freeFlight
 	s.freeFlight = at
 }

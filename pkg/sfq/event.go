@@ -94,11 +94,9 @@ func (s *Scheduler) Apply(ev *Event) Outcome {
 }
 
 func (s *Scheduler) applyPick(ev *Event) Outcome {
-	p, o := s.pick(ev.Class, ev.Now, ev.Ticket, ev.Job)
-	if o == Picked {
-		if s.cfg.Record != nil {
-			s.record(Event{Kind: EventPick, Class: ev.Class, Now: ev.Now, Job: p.Job, Ticket: p.Ticket})
-		}
+	f, o := s.pick(ev.Class, ev.Now, ev.Ticket, ev.Job)
+	if o == Picked && s.cfg.Record != nil {
+		s.record(Event{Kind: EventPick, Class: ev.Class, Now: ev.Now, Job: s.cands[f.cand].id, Ticket: f.ticket})
 	}
 	return o
 }

@@ -210,7 +210,7 @@ func TestLawChangingWeights(t *testing.T) {
 				s.Complete(d.Ticket, actual, now)
 				continue
 			}
-			at, _ := s.byTicket.get(uint64(p.Ticket))
+			at, _ := s.byTicket.get(p.Ticket)
 			weight[p.Ticket] = s.flights[at].weight
 			n := s.flights[at].distance.big()
 			step[p.Tenant] = bigMax(step[p.Tenant], n)

@@ -25,51 +25,54 @@ type Pick struct {
 // When tags have run out of range, Pick rebases them first, as an event of its
 // own, and tries once more.
 func (s *Scheduler) Pick(slotClass Class, now int64) (Pick, Outcome) {
-	p, o := s.pick(slotClass, now, 0, 0)
+	f, o := s.pick(slotClass, now, 0, 0)
 	if o == NumericLimit && s.Rebase() == Rebased {
-		p, o = s.pick(slotClass, now, 0, 0)
+		f, o = s.pick(slotClass, now, 0, 0)
 	}
-	if o == Picked && s.cfg.Record != nil {
-		s.record(Event{Kind: EventPick, Class: slotClass, Now: now, Job: p.Job, Ticket: p.Ticket})
+	if o != Picked {
+		return Pick{}, o
 	}
-	return p, o
+	job := s.cands[f.cand].id
+	if s.cfg.Record != nil {
+		s.record(Event{Kind: EventPick, Class: slotClass, Now: now, Job: job, Ticket: f.ticket})
+	}
+	return Pick{
+		Ticket: f.ticket, Job: job, Tenant: s.tenants[f.tenant].id,
+		Class: f.class, SlotClass: slotClass, Cost: f.est, Pinned: f.pinned,
+	}, Picked
 }
 
 // choose returns the class and tenant the steal policy prefers for a slot.
 func (s *Scheduler) choose(slotClass Class) (Class, uint32, bool) {
-	own := s.settledRoot(slotClass)
-	if own != nil && s.cfg.Steal == PreferFit || s.cfg.Classes[slotClass].Exclusive {
-		if own == nil {
-			return 0, none, false
-		}
-		return slotClass, own.owner, true
+	own := s.trees[slotClass].root()
+	if own != none && s.cfg.Steal == PreferFit || s.cfg.Classes[slotClass].Exclusive {
+		return slotClass, own, own != none
 	}
-	best, class := (*heapEntry)(nil), slotClass
+	best, class := none, slotClass
 	for k := int(slotClass) - 1; k >= 0; k-- {
 		if s.cfg.Classes[k].Exclusive {
 			continue
 		}
 		// Larger classes come first, so an equal key keeps the larger size.
-		if e := s.settledRoot(Class(k)); e != nil && (best == nil || rootBefore(e, best)) {
-			best, class = e, Class(k)
+		r := s.trees[k].root()
+		if r != none && (best == none || rootBefore(s.queue(r, Class(k)), s.queue(best, class))) {
+			best, class = r, Class(k)
 		}
 	}
 	switch {
-	case best == nil && own == nil:
-		return 0, none, false
-	case best == nil:
-		return slotClass, own.owner, true
-	case own != nil:
-		bound, over := best.key.add(u128{hi: s.cfg.Margin})
-		if over || !bound.less(own.key) {
-			return slotClass, own.owner, true
+	case best == none:
+		return slotClass, own, own != none
+	case own != none:
+		bound, over := s.queue(best, class).key.add(u128{hi: s.cfg.Margin})
+		if over || !bound.less(s.queue(own, slotClass).key) {
+			return slotClass, own, true
 		}
 	}
-	return class, best.owner, true
+	return class, best, true
 }
 
 // rootBefore compares the heads of two classes: by start tag, then by tier.
-func rootBefore(a, b *heapEntry) bool {
+func rootBefore(a, b *classQueue) bool {
 	if a.key != b.key {
 		return a.key.less(b.key)
 	}
@@ -78,81 +81,102 @@ func rootBefore(a, b *heapEntry) bool {
 
 // pick is Pick without rebase and record. A replay passes the ticket and job it
 // expects (0 when it expects nothing in particular).
-func (s *Scheduler) pick(slotClass Class, now int64, wantTicket Ticket, wantJob JobID) (Pick, Outcome) {
+func (s *Scheduler) pick(slotClass Class, now int64, wantTicket Ticket, wantJob JobID) (*flight, Outcome) {
 	switch {
 	case int(slotClass) >= len(s.cfg.Classes):
-		return Pick{}, InvalidClass
+		return nil, InvalidClass
 	case now < 0 || now > MaxTime:
-		return Pick{}, InvalidTime
+		return nil, InvalidTime
 	case s.used[slotClass] >= s.slots[slotClass]:
-		return Pick{}, NoFreeSlot
+		return nil, NoFreeSlot
 	case s.lastTicket >= maxSequence:
-		return Pick{}, SequenceExhausted
+		return nil, SequenceExhausted
 	}
 	k, ti, ok := s.choose(slotClass)
 	if !ok {
-		return Pick{}, NothingEligible
+		return nil, NothingEligible
 	}
 	t := &s.tenants[ti]
 	q := s.queue(ti, k)
 	at := q.first
 	c := &s.cands[at]
 	if wantTicket != 0 && (wantTicket != s.lastTicket+1 || wantJob != c.id) {
-		return Pick{}, Diverged
+		return nil, Diverged
 	}
 	weight := s.weightAt(t, now)
-	f := flight{
-		ticket: s.lastTicket + 1, cand: at, tenant: ti, prev: t.lastOut, next: none, chained: true,
-		state: flightPicked, class: k, slotClass: slotClass, pinned: c.pinned,
-		est: c.cost, charged: c.cost, weight: weight, lift: q.lift, distance: charge(c.cost, weight),
-	}
-	if c.pinned {
-		f.remotePay = charge(scaleCost(c.cost, s.cfg.Kappa), weight)
+	cost := q.firstCost
+	distance, remotePay := charge(cost, weight), u128{}
+	if q.firstPinned {
+		remotePay = charge(scaleCost(cost, s.cfg.Kappa), weight)
 	}
 	after := t.acct
-	f.start = after.dispatchStep(f.lift, f.distance, f.remotePay, f.pinned)
+	start := after.dispatchStep(q.lift, distance, remotePay, q.firstPinned)
 	if after.finish.hi >= tagLimit-MaxCost<<weightShift || after.finish.plus(after.remote).hi >= tagLimit {
-		return Pick{}, NumericLimit
+		return nil, NumericLimit
 	}
-	s.pull(q, at)
-	c.state = candFlight
-	q.picked++
+	s.lastTicket++
 	if t.firstOut == none {
 		t.base = t.acct
 	}
 	t.acct = after
-	c.aux = s.launch(t, f)
+	fi, f := s.launch(t)
+	f.ticket, f.cand, f.tenant = s.lastTicket, at, ti
+	f.state, f.class, f.slotClass, f.pinned = flightPicked, k, slotClass, q.firstPinned
+	f.est, f.charged, f.weight = cost, cost, weight
+	f.lift, f.start, f.distance, f.remotePay = q.lift, start, distance, remotePay
+	s.byTicket.put(f.ticket, fi)
+	s.pull(q, at)
+	c.state, c.aux = candFlight, fi
+	q.picked++
 	t.picked++
 	t.queuedN--
-	t.queued -= c.cost
-	t.inFlight += c.cost
-	t.pickedSum += c.cost
+	t.queued -= cost
+	t.inFlight += cost
+	t.pickedSum += cost
 	s.used[slotClass]++
-	s.lastTicket++
 	s.refresh(ti)
-	return Pick{
-		Ticket: f.ticket, Job: c.id, Tenant: t.id, Class: k, SlotClass: slotClass, Cost: c.cost, Pinned: c.pinned,
-	}, Picked
+	warmPage(&s.candByID.pages[c.cell>>pageBits]) // for the job's end
+	s.warmNext(k, q)
+	return f, Picked
 }
 
-// launch stores a flight at the end of its tenant's chain.
-func (s *Scheduler) launch(t *tenant, f flight) uint32 {
+// warmNext asks for the memory of those who came forward when the owner of q was
+// picked: of who may be next soon, the tenant itself; of who may be next sooner,
+// the candidates that a pick takes and leaves as head.
+func (s *Scheduler) warmNext(k Class, q *classQueue) {
+	if q.leaf == none {
+		return
+	}
+	soon, sooner := s.trees[k].near(q.leaf)
+	if soon != none {
+		t, p := &s.tenants[soon], s.queue(soon, k)
+		warmTenant(t, p)
+	}
+	if sooner != none {
+		if p := s.queue(sooner, k); p.n > 1 && p.runSecond != none {
+			warm3(&s.cands[p.first].order.UID, &s.cands[p.runSecond].order.UID, &s.cands[p.runTail].order.UID)
+		}
+	}
+}
+
+// launch adds a flight to the end of its tenant's chain; the caller fills it in.
+func (s *Scheduler) launch(t *tenant) (uint32, *flight) {
 	at := s.freeFlight
 	if at == none {
 		at = uint32(len(s.flights))
-		s.flights = append(s.flights, f)
+		s.flights = append(s.flights, flight{})
 	} else {
 		s.freeFlight = s.flights[at].next
-		s.flights[at] = f
 	}
 	if t.lastOut == none {
 		t.firstOut = at
 	} else {
 		s.flights[t.lastOut].next = at
 	}
+	f := &s.flights[at]
+	f.prev, f.next, f.chained = t.lastOut, none, true
 	t.lastOut = at
-	s.byTicket.put(uint64(f.ticket), at)
-	return at
+	return at, f
 }
 
 // scaleCost is cost·kappa/2¹⁶ rounded up; cost ≤ 2⁴⁰ and kappa ≤ 2²⁰.
@@ -187,7 +211,7 @@ func (s *Scheduler) Commit(id Ticket, now int64) Outcome {
 	if t.firstOut == at {
 		s.unchain(t)
 	}
-	s.refresh(ti)
+	s.reclaim(ti, t)
 	if s.cfg.Record != nil {
 		s.record(Event{Kind: EventCommit, Ticket: id, Now: now})
 	}
@@ -218,7 +242,7 @@ func (s *Scheduler) Abort(id Ticket) Outcome {
 	t.queued += f.est
 	s.used[f.slotClass]--
 	s.dropLink(t, at)
-	s.byTicket.del(uint64(id))
+	s.byTicket.del(id)
 	s.push(q, f.cand)
 	s.freeFlightSlot(at)
 	s.rechain(t)

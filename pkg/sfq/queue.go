@@ -98,33 +98,47 @@ type Dispatch[F, J comparable, P any] struct {
 // queueFlow is one registration. A backlogged flow's tags form a chain: only
 // the head's start tag and the last finish tag are kept, every other tag
 // follows from the costs between them.
+//
+// With an identifier of one word it is four lines of memory, the last of them
+// for what is seldom asked for.
 type queueFlow[F comparable] struct {
 	id     F
 	seq    uint64 // 0: the slot is free
-	weight int64
 	period uint64 // busy period that start and finish belong to
 	start  tag    // start tag of head, when queued > 0
-	finish tag    // finish tag of the newest accepted job
-	gap    u128   // cost cancelled behind the newest queued job
+	first  uint64 // seq of head
 	head   uint32
-	tail   uint32
-	next   uint32 // free list
+	leaf   uint32 // in heads, or none
 
-	queued, running                        int
-	accepted, dispatched, cancelled, inRun u128 // cost sums
+	finish          tag    // finish tag of the newest accepted job
+	gap             u128   // cost cancelled behind the newest queued job
+	queued, running uint32 // fewer than 2³¹ jobs are live
+	gaps            uint32 // queued jobs with a gap before them
+	tail            uint32 // of a free slot, the next free one
+	unit            uint64 // scale / weight, the distance of cost 1; 0 in the unrestricted domain
+
+	accepted, dispatched, inRun u128 // cost sums
+	cancelled                   u128
+	weight                      int64
+	_                           [7]uint64
 }
 
 // queueJob is one live job, queued or running.
 type queueJob[J comparable, P any] struct {
-	id         J
-	payload    P // zero once dispatched
-	cost       int64
-	gap        u128 // cost cancelled between the previous queued job and this one
-	seq        uint64
-	flow       uint32
-	prev, next uint32 // neighbours in the flow; next links the free list
-	running    bool
+	id      J
+	payload P // zero once dispatched
+	cost    int64
+	gap     u128 // cost cancelled between the previous queued job and this one
+	seq     uint64
+	nextSeq uint64 // of the one behind it, so that it need not be looked at
+	flow    uint32
+	prev    uint32 // the one before it in its flow, of all but the head; or inService
+	next    uint32 // the one behind it; links the free list
+	cell    uint32 // in the index of identifiers
 }
+
+// inService marks a job as dispatched, in place of the one before it.
+const inService = none - 1
 
 // Queue is a start-time fair queue with issue depth, SFQ(D): it decides which
 // accepted jobs may start and runs nothing itself. Tags are assigned when a job
@@ -139,16 +153,16 @@ type Queue[F, J comparable, P any] struct {
 
 	mu sync.Mutex // guards everything below
 
-	virtual tag    // start tag of the newest dispatch in this busy period
-	period  uint64 // number of the current busy period
-	heads   tagHeap
+	virtual tag     // start tag of the newest dispatch in this busy period
+	period  uint64  // number of the current busy period
+	heads   tagTree // backlogged flows by the start tags of their heads
 
 	flows     []queueFlow[F]
 	flowByID  map[F]uint32
 	freeFlow  uint32
 	flowSeq   uint64
 	jobs      []queueJob[J, P]
-	jobByID   map[J]uint32
+	jobByID   jobIDs[J]
 	freeJob   uint32
 	jobSeq    uint64
 	queued    int
@@ -167,20 +181,20 @@ func NewQueue[F, J comparable, P any](cfg QueueConfig) (*Queue[F, J, P], error) 
 	q := &Queue[F, J, P]{
 		cfg: cfg, owner: new(identity),
 		flowByID: make(map[F]uint32), freeFlow: none,
-		jobByID: make(map[J]uint32), freeJob: none,
+		jobByID: newJobIDs[J](), freeJob: none,
 	}
-	q.heads.after = q.headAfter
+	q.heads.before = q.headBefore
 	return q, nil
 }
 
-// headAfter orders two backlogged flows whose numerators are equal: by the
-// exact fraction in the unrestricted domain, then by acceptance of their heads.
-func (q *Queue[F, J, P]) headAfter(a, b uint32) bool {
+// headBefore orders two backlogged flows: by start tag, then by acceptance of
+// their heads.
+func (q *Queue[F, J, P]) headBefore(a, b uint32) bool {
 	fa, fb := &q.flows[a], &q.flows[b]
-	if c := fa.start.rat().Cmp(fb.start.rat()); c != 0 {
-		return c > 0
+	if c := fa.start.cmp(fb.start); c != 0 {
+		return c < 0
 	}
-	return q.jobs[fa.head].seq > q.jobs[fb.head].seq
+	return fa.first < fb.first
 }
 
 // RegisterFlow creates a flow with a fixed weight. It returns [Registered] or
@@ -208,12 +222,11 @@ func (q *Queue[F, J, P]) RegisterFlow(id F, weight int64) (FlowHandle, Outcome) 
 	if slot == none {
 		slot = uint32(len(q.flows))
 		q.flows = append(q.flows, queueFlow[F]{})
-		q.heads.grow(len(q.flows))
 	} else {
-		q.freeFlow = q.flows[slot].next
+		q.freeFlow = q.flows[slot].tail
 	}
 	q.flowSeq++
-	q.flows[slot] = queueFlow[F]{id: id, seq: q.flowSeq, weight: weight, head: none, tail: none, next: none}
+	q.flows[slot] = queueFlow[F]{id: id, seq: q.flowSeq, weight: weight, unit: q.cfg.Domain.scale / uint64(weight), head: none, tail: none, leaf: none}
 	q.flowByID[id] = slot
 	return FlowHandle{q.owner, q.flowSeq, slot}, Registered
 }
@@ -236,7 +249,7 @@ func (q *Queue[F, J, P]) CloseFlow(h FlowHandle) Outcome {
 		return FairnessDebtActive
 	}
 	delete(q.flowByID, f.id)
-	*f = queueFlow[F]{next: q.freeFlow}
+	*f = queueFlow[F]{tail: q.freeFlow}
 	q.freeFlow = h.slot
 	return Closed
 }

@@ -1,5 +1,7 @@
 package sfq
 
+import "math/bits"
+
 // Enqueue admits a job to a flow. It returns [Accepted] or one of
 // [InvalidCost] (cost below 1), [FlowNotRegistered], [DuplicateLiveID],
 // [LiveLimit], [SequenceExhausted], [NumericLimit].
@@ -13,7 +15,8 @@ func (q *Queue[F, J, P]) Enqueue(h FlowHandle, id J, payload P, cost int64) (Job
 	if f == nil {
 		return JobHandle{}, FlowNotRegistered
 	}
-	if _, dup := q.jobByID[id]; dup {
+	hint, dup := q.jobByID.reserve(id)
+	if dup {
 		return JobHandle{}, DuplicateLiveID
 	}
 	if q.queued+q.running >= q.cfg.MaxLiveJobs {
@@ -31,20 +34,27 @@ func (q *Queue[F, J, P]) Enqueue(h FlowHandle, id J, payload P, cost int64) (Job
 	q.jobSeq++
 	slot := q.newJob()
 	j := &q.jobs[slot]
-	*j = queueJob[J, P]{id: id, payload: payload, cost: cost, seq: q.jobSeq, flow: h.slot, prev: none, next: none}
-	q.jobByID[id] = slot
+	j.id, j.payload, j.cost, j.seq = id, payload, cost, q.jobSeq
+	j.flow, j.prev, j.next, j.gap = h.slot, none, none, u128{}
+	j.cell = q.jobByID.put(id, hint, slot)
 	f.accepted = f.accepted.plus(u128{lo: uint64(cost)}) // < 2¹²⁶, see Sum
-	f.period, f.finish = q.period, finish
+	f.period = q.period
+	f.finish.set(finish)
 	if f.queued+f.running == 0 {
 		q.active++
 	}
 	if f.queued == 0 {
-		f.start, f.head, f.tail, f.gap = start, slot, slot, u128{}
-		q.reindex(h.slot, f)
+		f.head, f.tail, f.gap, f.first = slot, slot, u128{}, q.jobSeq
+		f.start.set(start)
+		f.leaf = q.heads.insert(h.slot, leadInt(start.n))
 	} else {
-		j.gap, f.gap = f.gap, u128{}
+		if !f.gap.isZero() {
+			j.gap, f.gap = f.gap, u128{}
+			f.gaps++
+		}
 		j.prev = f.tail
-		q.jobs[f.tail].next = slot
+		last := &q.jobs[f.tail]
+		last.next, last.nextSeq = slot, q.jobSeq
 		f.tail = slot
 	}
 	f.queued++
@@ -55,6 +65,16 @@ func (q *Queue[F, J, P]) Enqueue(h FlowHandle, id J, payload P, cost int64) (Job
 // admit computes the tags the next job of the flow would get, and whether they
 // are within the range.
 func (q *Queue[F, J, P]) admit(f *queueFlow[F], cost int64) (start, finish tag, ok bool) {
+	if f.unit != 0 { // numerators, which refunds cannot bring out of range
+		start.n = q.virtual.n
+		if f.period == q.period {
+			start.n = maxU128(start.n, f.finish.n)
+		}
+		var over bool
+		finish.n.hi, finish.n.lo = bits.Mul64(uint64(cost), f.unit)
+		finish.n, over = finish.n.add(start.n)
+		return start, finish, !over
+	}
 	start = maxTag(q.virtual, q.finishOf(f))
 	finish, ok = q.cfg.Domain.step(start, u128{lo: uint64(cost)}, f.weight)
 	if !ok {
@@ -113,7 +133,7 @@ func (q *Queue[F, J, P]) normalise(f *queueFlow[F], cost int64) (start, finish t
 	}
 	for i := range q.flows {
 		if g := &q.flows[i]; g.seq != 0 && g.queued > 0 {
-			q.reindex(uint32(i), g)
+			q.heads.play(g.leaf, uint32(i), leadInt(g.start.n))
 		}
 	}
 	return start, finish, true
@@ -152,24 +172,43 @@ func (q *Queue[F, J, P]) DispatchUpTo(k int, dst []Dispatch[F, J, P]) []Dispatch
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for n := min(k, q.cfg.IssueDepth-q.running, q.queued); n > 0; n-- {
-		slot := q.heads.root().owner
+		slot := q.heads.root()
 		f := &q.flows[slot]
-		q.virtual = f.start
+		q.virtual.set(f.start)
 		at := f.head
 		j := &q.jobs[at]
 		dst = append(dst, Dispatch[F, J, P]{
 			Job: JobHandle{q.owner, j.seq, at}, FlowID: f.id, JobID: j.id, Payload: j.payload, Cost: j.cost,
 		})
+		q.jobByID.warm(j.cell)
 		var gone P
-		j.payload, j.running = gone, true
+		j.payload, j.prev = gone, inService
 		cost := u128{lo: uint64(j.cost)}
 		f.dispatched, f.inRun = f.dispatched.plus(cost), f.inRun.plus(cost)
-		q.unlink(slot, f, at, true)
+		q.takeHead(slot, f, j, true)
 		f.running++
 		q.running++
 		q.dispatchN++
+		if f.leaf != none {
+			q.warmNext(f.leaf)
+		}
 	}
 	return dst
+}
+
+// warmNext asks for the memory of those who came forward when the owner of the
+// leaf moved back: of who may be next soon, the flow; of who may be sooner, its
+// first and last job.
+func (q *Queue[F, J, P]) warmNext(leaf uint32) {
+	soon, sooner := q.heads.near(leaf)
+	if soon != none {
+		f := &q.flows[soon]
+		warm3(&f.seq, &f.finish.n.hi, &f.accepted.hi)
+	}
+	if sooner != none {
+		f := &q.flows[sooner]
+		warm3(&q.jobs[f.head].seq, &q.jobs[f.tail].seq, &f.period)
+	}
 }
 
 // Complete frees the issue slot of a dispatched job; it dispatches nothing. It
@@ -181,7 +220,7 @@ func (q *Queue[F, J, P]) Complete(h JobHandle) Outcome {
 	if j == nil {
 		return NotLive
 	}
-	if !j.running {
+	if j.prev != inService {
 		return NotDispatched
 	}
 	f := &q.flows[j.flow]
@@ -204,7 +243,7 @@ func (q *Queue[F, J, P]) Cancel(h JobHandle) Outcome {
 	if j == nil {
 		return NotLive
 	}
-	if j.running {
+	if j.prev == inService {
 		return TooLateAlreadyDispatched
 	}
 	f := &q.flows[j.flow]
@@ -214,56 +253,78 @@ func (q *Queue[F, J, P]) Cancel(h JobHandle) Outcome {
 	if !charged {
 		f.finish = q.cfg.Domain.unstep(f.finish, cost, f.weight)
 	}
-	q.unlink(j.flow, f, h.slot, charged)
+	if f.head == h.slot {
+		q.takeHead(j.flow, f, j, charged)
+	} else {
+		q.takeOther(f, j, charged)
+	}
 	q.cancelN++
 	q.freeJobSlot(h.slot, f)
 	return Cancelled
 }
 
-// unlink takes a queued job out of its flow. When charged, its cost stays in
-// the chain: it moves the new head's start tag, or becomes a gap before the job
-// behind it. The sums below stay under the flow's finish tag, which fits.
-func (q *Queue[F, J, P]) unlink(slot uint32, f *queueFlow[F], at uint32, charged bool) {
-	j := &q.jobs[at]
+// takeHead takes the next job out of its flow. When charged, its cost stays in
+// the chain and moves the start tag of the new head, which is left alone unless
+// some job has a gap before it: it would be one more line of memory to wait for.
+// The sums here and below stay under the flow's finish tag, which fits.
+func (q *Queue[F, J, P]) takeHead(slot uint32, f *queueFlow[F], j *queueJob[J, P], charged bool) {
+	f.queued--
+	q.queued--
+	f.head, f.first = j.next, j.nextSeq
+	if f.head == none {
+		q.heads.remove(f.leaf)
+		f.leaf = none
+		return
+	}
+	moved := u128{}
+	if charged {
+		moved.lo = uint64(j.cost)
+	}
+	if f.gaps > 0 {
+		if n := &q.jobs[f.head]; !n.gap.isZero() {
+			moved, n.gap = moved.plus(n.gap), u128{}
+			f.gaps--
+		}
+	}
+	q.advance(f, moved)
+	q.heads.play(f.leaf, slot, leadInt(f.start.n))
+}
+
+// takeOther takes a job out that has another before it. When charged, its cost
+// becomes a gap before the job behind it.
+func (q *Queue[F, J, P]) takeOther(f *queueFlow[F], j *queueJob[J, P], charged bool) {
+	f.queued--
+	q.queued--
+	if !j.gap.isZero() {
+		f.gaps--
+	}
 	held := u128{}
 	if charged {
 		held = j.gap.plus(u128{lo: uint64(j.cost)})
 	}
-	f.queued--
-	q.queued--
+	before := &q.jobs[j.prev]
+	before.next, before.nextSeq = j.next, j.nextSeq
 	if j.next == none {
 		f.gap = f.gap.plus(held)
 		f.tail = j.prev
-	} else {
-		n := &q.jobs[j.next]
-		n.prev = j.prev
-		n.gap = n.gap.plus(held)
-	}
-	if j.prev != none {
-		q.jobs[j.prev].next = j.next
-	} else {
-		f.head = j.next
-		if f.head != none {
-			n := &q.jobs[f.head]
-			f.start, _ = q.cfg.Domain.step(f.start, n.gap, f.weight)
-			n.gap = u128{}
-		}
-		q.reindex(slot, f)
-	}
-	j.prev, j.next = none, none
-}
-
-// reindex puts the flow's head where it belongs among the backlogged flows.
-func (q *Queue[F, J, P]) reindex(slot uint32, f *queueFlow[F]) {
-	if f.head == none {
-		q.heads.remove(slot)
 		return
 	}
-	tie := q.jobs[f.head].seq
-	if q.cfg.Domain.kind == domainUnrestricted {
-		tie = 0 // the fraction decides first, in headAfter
+	n := &q.jobs[j.next]
+	n.prev = j.prev
+	if n.gap.isZero() && !held.isZero() {
+		f.gaps++
 	}
-	q.heads.set(slot, f.start.n, tie)
+	n.gap = n.gap.plus(held)
+}
+
+// advance moves the flow's start tag by a cost that its finish tag includes.
+func (q *Queue[F, J, P]) advance(f *queueFlow[F], cost u128) {
+	if f.unit != 0 {
+		inc, _ := cost.mul64(f.unit)
+		f.start.n = f.start.n.plus(inc)
+		return
+	}
+	f.start, _ = q.cfg.Domain.step(f.start, cost, f.weight)
 }
 
 func (q *Queue[F, J, P]) newJob() uint32 {
@@ -278,8 +339,10 @@ func (q *Queue[F, J, P]) newJob() uint32 {
 // freeJobSlot forgets a job that is over.
 func (q *Queue[F, J, P]) freeJobSlot(slot uint32, f *queueFlow[F]) {
 	j := &q.jobs[slot]
-	delete(q.jobByID, j.id)
-	*j = queueJob[J, P]{next: q.freeJob}
+	q.jobByID.del(j.id, j.cell)
+	var id J
+	var gone P
+	j.id, j.payload, j.seq, j.prev, j.next = id, gone, 0, none, q.freeJob
 	q.freeJob = slot
 	if f.queued+f.running == 0 {
 		q.active--

@@ -34,7 +34,7 @@ func (q *Queue[F, J, P]) Snapshot() QueueSnapshot {
 	defer q.mu.Unlock()
 	return QueueSnapshot{
 		IssueDepth: q.cfg.IssueDepth, MaxFlows: q.cfg.MaxFlows, MaxLiveJobs: q.cfg.MaxLiveJobs,
-		Flows: len(q.flowByID), ActiveFlows: q.active, BackloggedFlows: q.heads.len(),
+		Flows: len(q.flowByID), ActiveFlows: q.active, BackloggedFlows: q.heads.n,
 		Queued: q.queued, Running: q.running, FreeSlots: q.cfg.IssueDepth - q.running,
 		Accepted: q.jobSeq, Dispatched: q.dispatchN, Cancelled: q.cancelN, Completed: q.completeN,
 	}
@@ -52,7 +52,7 @@ func (q *Queue[F, J, P]) FlowSnapshot(h FlowHandle) (FlowSnapshot, bool) {
 	queued := f.accepted.minus(f.dispatched).minus(f.cancelled)
 	done := f.dispatched.minus(f.inRun)
 	return FlowSnapshot{
-		Queued: f.queued, Running: f.running,
+		Queued: int(f.queued), Running: int(f.running),
 		AcceptedCost: Sum{f.accepted.hi, f.accepted.lo}, DispatchedCost: Sum{f.dispatched.hi, f.dispatched.lo},
 		CancelledCost: Sum{f.cancelled.hi, f.cancelled.lo}, QueuedCost: Sum{queued.hi, queued.lo},
 		RunningCost: Sum{f.inRun.hi, f.inRun.lo}, CompletedCost: Sum{done.hi, done.lo},

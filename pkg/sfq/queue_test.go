@@ -307,7 +307,7 @@ func TestNormaliseDivisors(t *testing.T) {
 	for _, id := range order {
 		for q.Snapshot().FreeSlots == 0 {
 			for i := range q.jobs {
-				if q.jobs[i].running {
+				if q.jobs[i].prev == inService {
 					q.Complete(JobHandle{q.owner, q.jobs[i].seq, uint32(i)})
 					break
 				}
@@ -369,8 +369,8 @@ func TestQueueRetainsNothing(t *testing.T) {
 		}
 		want(t, "complete", q.Complete(d.Job), Completed)
 	}
-	if len(q.jobs) != 1 || len(q.jobByID) != 0 || q.heads.len() != 0 || q.jobs[0].payload != "" {
-		t.Fatalf("%d job slots, %d identifiers, %d heads are kept", len(q.jobs), len(q.jobByID), q.heads.len())
+	if len(q.jobs) != 1 || q.jobByID.len() != 0 || q.heads.n != 0 || q.jobs[0].payload != "" {
+		t.Fatalf("%d job slots, %d identifiers, %d heads are kept", len(q.jobs), q.jobByID.len(), q.heads.n)
 	}
 }
 

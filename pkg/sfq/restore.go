@@ -174,7 +174,8 @@ func (s *Scheduler) decodeCands(d *decoder) {
 		}
 		at := uint32(len(s.cands))
 		s.cands = append(s.cands, c)
-		s.candByID.put(uint64(id), at)
+		hint, _ := s.candByID.reserve(uint64(id))
+		s.cands[at].cell = s.candByID.put(uint64(id), hint, at)
 		s.liveN++
 		t := &s.tenants[c.tenant]
 		t.queuedN++
@@ -268,7 +269,7 @@ func (s *Scheduler) adopt(d *decoder, f flight, job JobID) {
 	s.flights = append(s.flights, f)
 	if f.state != flightOver {
 		s.cands[f.cand].aux = slot
-		s.byTicket.put(uint64(f.ticket), slot)
+		s.byTicket.put(f.ticket, slot)
 	}
 }
 

@@ -5,7 +5,7 @@ func (s *Scheduler) flight(id Ticket, now int64) (uint32, *flight, Outcome) {
 	if now < 0 || now > MaxTime {
 		return none, nil, InvalidTime
 	}
-	at, ok := s.byTicket.get(uint64(id))
+	at, ok := s.byTicket.get(id)
 	if !ok {
 		return none, nil, NotLive
 	}
@@ -59,13 +59,12 @@ func (s *Scheduler) recharge(f *flight, total, now int64) bool {
 
 // land ends a run: its slot and its caps are free again. The flight itself
 // lives on while older picks of the tenant are unresolved.
-func (s *Scheduler) land(at uint32, f *flight) {
-	t := &s.tenants[f.tenant]
+func (s *Scheduler) land(at uint32, f *flight, t *tenant) {
 	t.running--
 	t.over = min(t.over, t.excess())
 	t.inFlight -= f.est
 	s.used[f.slotClass]--
-	s.byTicket.del(uint64(f.ticket))
+	s.byTicket.del(f.ticket)
 	if f.chained {
 		f.state, f.cand = flightOver, none
 		return
@@ -94,16 +93,25 @@ func (s *Scheduler) Complete(id Ticket, actual, now int64) Outcome {
 	if !ok {
 		return InvalidCost
 	}
-	done := Completed
-	if !s.rechargeWithRebase(f, total, now) {
+	ti, ci := f.tenant, f.cand
+	t := &s.tenants[ti]
+	done, moved := Completed, total != f.charged
+	if moved && !s.rechargeWithRebase(f, total, now) {
 		done = CompletedUncorrected
 	}
-	ti, ci := f.tenant, f.cand
-	s.learn(s.tenants[ti].id, s.cands[ci].typ, total)
-	s.land(at, f)
+	if typ := s.cands[ci].typ; typ != 0 {
+		s.learn(t.id, typ, total)
+	}
+	s.land(at, f, t)
 	s.forget(ci)
-	s.refresh(ti)
-	s.settle()
+	if moved {
+		s.refresh(ti)
+	} else {
+		s.relieve(ti, t)
+	}
+	if s.liveN == 0 {
+		s.settle()
+	}
 	if s.cfg.Record != nil {
 		s.record(Event{Kind: EventComplete, Ticket: id, Cost: actual, Now: now})
 	}
@@ -130,7 +138,7 @@ func (s *Scheduler) Requeue(id Ticket, actual, now int64) Outcome {
 	}
 	ti, ci, k := f.tenant, f.cand, f.class
 	t := &s.tenants[ti]
-	s.land(at, f)
+	s.land(at, f, t)
 	c := &s.cands[ci]
 	t.queuedN++
 	t.queued += c.cost
@@ -216,8 +224,10 @@ func (s *Scheduler) learn(id TenantID, typ uint32, actual int64) {
 // tenant's average for the type once it has five samples, else the spec's
 // estimate, else the class's default.
 func (s *Scheduler) Estimate(tenant TenantID, typ uint32, spec int64, k Class) int64 {
-	if a := s.averages[typeKey{tenant, typ}]; typ != 0 && a.samples >= averageSamples {
-		return min(max(int64((a.mean+0xffff)>>16), minActual), MaxCost)
+	if typ != 0 {
+		if a := s.averages[typeKey{tenant, typ}]; a.samples >= averageSamples {
+			return min(max(int64((a.mean+0xffff)>>16), minActual), MaxCost)
+		}
 	}
 	if spec > 0 {
 		return min(spec, MaxCost)

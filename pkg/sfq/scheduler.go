@@ -13,61 +13,66 @@ type Scheduler struct {
 
 	clock     [MaxClasses]u128    // v of each class: highest committed start tag
 	maxFinish u128                // highest committed finish tag, remote debt included
-	heaps     [MaxClasses]tagHeap // eligible tenants of each class by start tag
+	trees     [MaxClasses]tagTree // eligible tenants of each class by start tag
 	slots     [MaxClasses]uint32  // configured slots
 	used      [MaxClasses]uint32  // slots taken by picked and running jobs
 
 	tenants    []tenant
 	queues     []classQueue // tenant slot × len(cfg.Classes) + class
-	tenantByID idTable
+	tenantByID idIndex
 	freeTenant uint32
 	tenantN    int
 
 	cands     []cand
-	candByID  idTable
+	candByID  idIndex
 	freeCand  uint32
 	liveN     int  // queued, held, picked or running candidates
 	remoteDue bool // some tenant may have remote debt
 
 	flights    []flight
-	byTicket   idTable
+	byTicket   ticketIndex
 	freeFlight uint32
 	lastTicket Ticket
 
 	averages map[typeKey]average
 	remotes  map[remoteKey]uint64 // cumulative CPU ms last seen
 
+	// The decay step of all times from stepFrom on, as long as stepSpan; see step.
+	stepFrom, stepSpan int64
+	stepNo             uint64
+
 	scratch Event // handed to cfg.Record, so that recording allocates nothing
 }
 
-// tenant is one tenant's state. acct includes outstanding picks; base does
-// not include the oldest unresolved pick and anything picked after it, and is
-// meaningful only while such picks exist.
+// tenant is one tenant's state, four lines of memory. acct includes outstanding
+// picks; base does not include the oldest unresolved pick and anything picked
+// after it, and is meaningful only while such picks exist.
 type tenant struct {
-	id     TenantID
-	spec   TenantSpec
-	weight uint64 // undecayed, units of 2⁻¹⁶
-	acct   account
-	base   account
-
-	usage     u128   // decayed CPU ms, Q64.64, as of usageStep
-	usageStep uint64 // on the decay grid
-
-	classes   uint8 // bit k: the tenant has work, or a clock position, in class k
-	live      bool
-	firstOut  uint32 // outstanding picks in ticket order
-	lastOut   uint32
-	next      uint32 // free list
-	running   uint32 // committed, not over
-	picked    uint32 // reserved, not resolved
-	over      uint32 // how far running was above the cap when the cap was lowered
-	queuedN   uint32 // queued and held candidates
-	queued    int64  // their estimated cost
+	id        TenantID
+	weight    uint64 // undecayed, units of 2⁻¹⁶
 	inFlight  int64  // estimated cost of picked and running
 	pickedSum int64  // the picked part of it
+	queued    int64  // estimated cost of queued and held candidates
+	queuedN   uint32 // their number
+	running   uint32 // committed, not over
+	picked    uint32 // reserved, not resolved
+	firstOut  uint32 // outstanding picks in ticket order
+	lastOut   uint32
+	live      bool
+	classes   uint8 // bit k: the tenant has work, or a clock position, in class k
 
-	charged   int64 // CPU ms charged since registration: estimates, then actuals
-	published int64 // highest value of charged so far: what peers may read
+	acct account
+	over uint32 // how far running was above the cap when the cap was lowered
+	next uint32 // free list
+	_    uint64
+
+	base  account
+	usage u128 // decayed CPU ms, Q64.64, as of usageStep
+
+	usageStep uint64 // on the decay grid
+	charged   int64  // CPU ms charged since registration: estimates, then actuals
+	published int64  // highest value of charged so far: what peers may read
+	spec      TenantSpec
 }
 
 // account is a tenant's position in virtual time, Q64.64.
@@ -96,6 +101,7 @@ type flight struct {
 	start      u128   // start tag, revised downwards when an older pick is aborted
 	distance   u128   // est/weight
 	remotePay  u128   // bound on remote debt paid, pinned only
+	_          uint64
 }
 
 type flightState uint8
@@ -107,7 +113,7 @@ const (
 	flightOver                // run over, kept only as a link of the chain
 )
 
-// cand is one candidate, queued, held or in flight.
+// cand is one candidate, queued, held or in flight: one line of memory.
 type cand struct {
 	id         JobID
 	order      Order
@@ -115,6 +121,7 @@ type cand struct {
 	tenant     uint32
 	prev, next uint32 // run neighbours; next links the free list
 	aux        uint32 // index in the side heap, or the flight's slot
+	cell       uint32 // in candByID
 	typ        uint32
 	state      candState
 	class      Class
@@ -143,13 +150,12 @@ func NewScheduler(cfg Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{
 		cfg: cfg, freeTenant: none, freeCand: none, freeFlight: none,
+		tenantByID: newIDIndex(), candByID: newIDIndex(), byTicket: newTicketIndex(),
 		averages: make(map[typeKey]average), remotes: make(map[remoteKey]uint64),
 	}
 	for k := range cfg.Classes {
 		s.slots[k] = uint32(cfg.Classes[k].Slots)
-		// The last tie-break must not change while an entry waits (see
-		// settledRoot), so it is the tenant and not its head.
-		s.heaps[k].after = func(a, b uint32) bool { return s.tenants[a].id > s.tenants[b].id }
+		s.trees[k].before = func(a, b uint32) bool { return s.headBefore(Class(k), a, b) }
 	}
 	return s, nil
 }
@@ -165,7 +171,20 @@ func (s *Scheduler) weightAt(t *tenant, now int64) uint64 {
 	if d == nil {
 		return t.weight
 	}
-	return effectiveWeight(t.weight, d.usageAt(t.usage, t.usageStep, now), d.norm(t.spec.Tier))
+	usage := t.usage
+	if at := s.step(now); at > t.usageStep {
+		usage = halve(usage, at-t.usageStep)
+	}
+	return effectiveWeight(t.weight, usage, d.norm(t.spec.Tier))
+}
+
+// step is the decay step of a time. Neighbouring calls mostly fall in one step,
+// so a division is spared.
+func (s *Scheduler) step(now int64) uint64 {
+	if uint64(now-s.stepFrom) >= uint64(s.stepSpan) {
+		s.stepNo, s.stepFrom, s.stepSpan = s.cfg.Decay.span(now)
+	}
+	return s.stepNo
 }
 
 // maxUsage stops the usage memory at 2⁶² CPU ms, where every weight has long
@@ -179,7 +198,7 @@ func (s *Scheduler) addUsage(t *tenant, cost, now int64) {
 	if d == nil {
 		return
 	}
-	if at := d.step(now); at > t.usageStep {
+	if at := s.step(now); at > t.usageStep {
 		t.usage, t.usageStep = halve(t.usage, at-t.usageStep), at
 	}
 	if cost < 0 {

@@ -88,6 +88,15 @@ func (d *Decay) norm(t Tier) uint64 {
 // remainder below a step is carried by construction and never by a field.
 func (d *Decay) step(now int64) uint64 { return uint64(now) << 16 / uint64(d.HalfLife) }
 
+// span is the step of a time, the first time of that step, and how long it
+// lasts: not at all, where a half-life below 65,536 ms has several per ms.
+func (d *Decay) span(now int64) (step uint64, from, length int64) {
+	step = d.step(now)
+	half := uint64(d.HalfLife)
+	from = int64((step*half + decaySteps - 1) / decaySteps) // step·half ≤ now·2¹⁶ < 2⁶³
+	return step, from, int64((step*half+half+decaySteps-1)/decaySteps) - from
+}
+
 // halve returns a·2^(-steps/65536). Each of the two table factors is off by
 // less than 2⁻⁶⁴ of the value, so 34 million steps taken one by one (ten years
 // of a 7-day half-life) are off by less than 4·10⁻¹² of it.

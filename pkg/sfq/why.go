@@ -120,8 +120,8 @@ func (s *Scheduler) reason(at uint32, c *cand, t *tenant, q *classQueue, w *Wait
 	case q.first != at:
 		w.BehindJob = s.cands[q.first].id
 		return ReasonBehindOwn
-	case s.settledRoot(c.class).owner != c.tenant:
-		w.BehindTenant = s.tenants[s.settledRoot(c.class).owner].id
+	case s.trees[c.class].root() != c.tenant:
+		w.BehindTenant = s.tenants[s.trees[c.class].root()].id
 		return ReasonBehindTenant
 	case free == 0:
 		return ReasonSlotsBusy

@@ -140,12 +140,12 @@ var All = []Mutant{
 	},
 	{
 		"Reserve steals at the margin", "pick.go",
-		"if over || !bound.less(own.key) {", "if over || own.key.less(bound) {",
+		"if over || !bound.less(s.queue(own, slotClass).key) {", "if over || s.queue(own, slotClass).key.less(bound) {",
 		"Steal|Oracle",
 	},
 	{
 		"Prefer-Fit takes the smaller job first", "pick.go",
-		"if own != nil && s.cfg.Steal == PreferFit ||", "if own != nil && s.cfg.Steal != PreferFit ||",
+		"if own != none && s.cfg.Steal == PreferFit ||", "if own != none && s.cfg.Steal != PreferFit ||",
 		"Steal|Oracle",
 	},
 	{
@@ -165,7 +165,7 @@ var All = []Mutant{
 	},
 	{
 		"requeued work goes to the end", "classqueue.go",
-		"case s.cands[q.runTail].before(c):", "case true:",
+		"case !c.pinned && q.lastCreated < c.order.Created || s.cands[q.runTail].before(c):", "case true:",
 		"OrderIsKept|Oracle",
 	},
 	{
@@ -185,7 +185,7 @@ var All = []Mutant{
 	},
 	{
 		"averages count from the first sample", "run.go",
-		"typ != 0 && a.samples >= averageSamples", "typ != 0 && a.samples >= 1",
+		"; a.samples >= averageSamples", "; a.samples >= 1",
 		"MovingAverage|Oracle",
 	},
 	{
@@ -224,9 +224,39 @@ var All = []Mutant{
 		"NumericLimitTrace",
 	},
 	{
-		"the heap forgets to look up", "heap.go",
-		"		if !h.entryLess(&e, &h.entries[p]) {\n			break", "		if true {\n			break",
+		"the tree does not look behind equal leading bits", "tree.go",
+		"(e.owner == none || t.before(f.owner, e.owner))", "e.owner == none",
 		"Oracle",
+	},
+	{
+		"the tree lets the loser go up", "tree.go",
+		"if a.lead < lead {", "if a.lead > lead {",
+		"Oracle",
+	},
+	{
+		"the tail's place in the order is not kept", "classqueue.go",
+		"q.runTail, q.lastCreated = at, c.order.Created", "q.runTail = at",
+		"Oracle",
+	},
+	{
+		"an identifier outlives its job", "idindex.go",
+		"	x.pages[cell>>pageBits][cell&pageMask] = 0\n", "",
+		"Oracle|IDIndex",
+	},
+	{
+		"a run that lasts loses its ticket", "tickets.go",
+		"		x.old.put(id, *c-1)\n", "",
+		"TicketIndex",
+	},
+	{
+		"a gap in a queue goes uncounted", "queue_ops.go",
+		"	if n.gap.isZero() && !held.isZero() {\n		f.gaps++", "	if false {\n		f.gaps++",
+		"Oracle",
+	},
+	{
+		"an empty page of identifiers is kept", "idindex.go",
+		"!x.pages[at].empty() ||", "x.pages[at].empty() ||",
+		"IDIndex",
 	},
 	{
 		"a zombie's result is accepted", "lifecycle.go",

@@ -93,7 +93,7 @@ func copySource(t *testing.T) string {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(source, "*.go"))
+	files, err := filepath.Glob(filepath.Join(source, "*.[gs]*"))
 	if err != nil || len(files) < 20 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
