@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -71,6 +72,11 @@ func printStatus(w io.Writer, s api.Status) error {
 	row("runtime", "%s: %s", s.Driver.Name, s.Driver.Isolation)
 	for _, n := range s.Driver.Notes {
 		row("", "%s", n)
+	}
+	if g := s.Guard; g != nil && g.Pid != 0 {
+		row("guard", "%s", strings.TrimSpace(fmt.Sprintf("pid %d %s", g.Pid, g.Cgroup)))
+	} else if g != nil {
+		row("guard", "none: %s", g.Reason)
 	}
 	row("owned", "%d names, %d operations in flight", s.Counts.Owned, s.Counts.Operations)
 	row("pid", "%d, version %s", s.Pid, s.Version)

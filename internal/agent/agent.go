@@ -124,6 +124,7 @@ type Agent struct {
 	local  *localstore.Store // nil in a fleet
 	driver *process.Driver
 	loop   *reconcile.Loop
+	keeper guardKeeper
 
 	lastBucket string // the bucket that the data directory was last used with
 }
@@ -144,6 +145,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	a := &Agent{cfg: cfg, log: cfg.Log, j: j, opened: opened}
+	a.keeper.a = a
 	start, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -208,11 +210,21 @@ func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
 	if a.local == nil {
 		u := &uploader{a: a}
 		wg.Go(func() { u.run(lctx) })
-		wg.Go(func() { a.keepGuard(lctx) })
+		a.guard(lctx, &wg)
 	}
 	err := a.loop.Run(lctx, start)
 	stop()
 	return err
+}
+
+// guard begins to keep a guard. Before one stands, nothing that needs one starts.
+func (a *Agent) guard(ctx context.Context, wg *sync.WaitGroup) {
+	if a.cfg.NoGuard {
+		a.log.Warn("runs without a guard: a stopped agent's workloads can outlive its lease")
+		return
+	}
+	a.loop.Input(ctx, reconcile.Guard{Missing: true})
+	wg.Go(func() { a.keeper.run(ctx) })
 }
 
 // explain names the buckets in the words of the command line.

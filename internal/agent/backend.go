@@ -30,6 +30,7 @@ func (a *Agent) Status(ctx context.Context) (api.Status, error) {
 	}
 	if a.local == nil {
 		s.Fleet = a.store.Description()
+		s.Guard = a.keeper.status.Load()
 		s.Requests = map[string]api.Requests{}
 		for class, c := range a.meter.Counts() {
 			s.Requests[class] = api.Requests{Total: c.Total, Failed: c.Failed, Conflicts: c.Conflicts}

@@ -36,6 +36,7 @@ type Status struct {
 	Endpoint       string `json:"endpoint,omitempty"`
 
 	Driver   Driver              `json:"driver"`
+	Guard    *Guard              `json:"guard,omitempty"` // absent without a bucket
 	Counts   Counts              `json:"counts"`
 	Names    []Name              `json:"names"`              // by name
 	Requests map[string]Requests `json:"requests,omitempty"` // to the bucket, by class
@@ -49,6 +50,13 @@ type Driver struct {
 	Isolation    string   `json:"isolation,omitempty"`
 	Capabilities []string `json:"capabilities,omitempty"`
 	Notes        []string `json:"notes,omitempty"`
+}
+
+// Guard describes the process that ends workloads which must not outlive the lease.
+type Guard struct {
+	Pid    int    `json:"pid,omitempty"`    // 0: none stands
+	Cgroup string `json:"cgroup,omitempty"` // where it is in the cgroup v2 hierarchy
+	Reason string `json:"reason,omitempty"` // why none stands
 }
 
 // Counts sums up what the agent holds.

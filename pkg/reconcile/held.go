@@ -349,6 +349,8 @@ func start(node Node, n Name) Action {
 		return wait("owned, but its desired record was never seen: nothing can be started")
 	case !node.CanAct || node.StopDue && n.spec().OnBucketLoss == fleet.BucketLossStop:
 		return wait("a start waits until the bucket confirms this node's lease")
+	case node.Unguarded && n.spec().OnBucketLoss == fleet.BucketLossStop:
+		return wait("a start waits for the guard that ends it if this agent cannot")
 	case node.Now < n.NotBefore:
 		return waitUntil(n.NotBefore, "the last start failed")
 	}

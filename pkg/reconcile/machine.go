@@ -144,7 +144,9 @@ type Machine struct {
 	raiseOK   bool
 	draining  bool
 	leaving   bool // leave when drained
-	node      Node // as of the last pass
+	guard     Guard
+	guardKill lease.Instant // when what ends for want of a guard is killed
+	node      Node          // as of the last pass
 	batch     Batch
 	fatal     bool
 }
@@ -210,6 +212,8 @@ func (m *Machine) Step(now lease.Instant, wall time.Time, in Input) []Effect {
 		m.setRuns(e)
 	case Drain:
 		m.draining, m.leaving = e.On, e.On && e.Leave
+	case Guard:
+		m.guarded(e)
 	}
 	if m.started && !m.fatal {
 		m.advanceSync()
@@ -380,6 +384,16 @@ func (it *item) owned(rec *fleet.Session) Owned {
 		Name: it.name, UID: rec.UID, Epoch: rec.Epoch, Incarnation: rec.Incarnation, Generation: rec.Generation,
 		Instance: rec.Instance, Attempt: rec.Attempt, Phase: rec.Phase, Desired: it.desired,
 	}
+}
+
+// guarded takes note of the guard. What ends for want of one has the time that the
+// lease has left now, however often it is renewed meanwhile.
+func (m *Machine) guarded(e Guard) {
+	if e.End && !m.guard.End {
+		_, m.guardKill = m.lossTimes()
+		m.tell(Event{Type: EventDegraded, Message: "no guard stands beside the agent: workloads with on_bucket_loss: stop are ended, and start again when one does"})
+	}
+	m.guard = e
 }
 
 // permitRaise tells the lease whether a higher incarnation may be registered.

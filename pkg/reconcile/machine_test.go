@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -259,5 +260,46 @@ func TestClaimsCostOneConditionalWriteEach(t *testing.T) {
 	}
 	if c := w.store.Counts()["put-if-absent sessions"]; c.Total != names || c.Conflicts != 0 {
 		t.Errorf("%d claims sent for %d names, %d lost", c.Total, names, c.Conflicts)
+	}
+}
+
+// Without a guard nothing that must end with the lease is started; what runs goes on
+// until the agent says that there will be none, and starts again when there is one.
+func TestGuardIsNeededByWhatMustStop(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	n.inbox = append(n.inbox, Guard{Missing: true})
+	w.want("j", fleet.KindJob)
+	w.want("s", fleet.KindSession)
+	run2(2*time.Second, n)
+	if n.starts != 1 {
+		t.Fatalf("%d starts without a guard, want that of the session", n.starts)
+	}
+	tell := func(g Guard) (starts int) {
+		before := n.starts
+		n.inbox = append(n.inbox, g)
+		run2(2*time.Second, n)
+		return n.starts - before
+	}
+	alive := func() (names []string) {
+		for _, r := range n.runs {
+			if !r.State.Dead() {
+				names = append(names, r.Name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	if got := tell(Guard{}); got != 1 {
+		t.Errorf("%d starts once a guard stands, want the job's", got)
+	}
+	if tell(Guard{Missing: true}); len(alive()) != 2 {
+		t.Errorf("%v go on when the guard is missed, want both", alive())
+	}
+	if tell(Guard{Missing: true, End: true}); !slices.Equal(alive(), []string{"s"}) {
+		t.Errorf("%v go on when there will be no guard, want the session", alive())
+	}
+	if tell(Guard{}); len(alive()) != 2 {
+		t.Errorf("%v run when a guard stands again, want both", alive())
 	}
 }

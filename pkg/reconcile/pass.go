@@ -22,7 +22,7 @@ func (m *Machine) pass() {
 	node := m.view()
 	if node.CanAct != m.node.CanAct || node.Fresh != m.node.Fresh || node.StopDue != m.node.StopDue ||
 		node.Recovering != m.node.Recovering || node.Draining != m.node.Draining ||
-		node.DrainNow != m.node.DrainNow || node.Cordoned != m.node.Cordoned {
+		node.DrainNow != m.node.DrainNow || node.Cordoned != m.node.Cordoned || node.Unguarded != m.node.Unguarded {
 		m.allDirty()
 	}
 	for range passesPerStep {
@@ -62,6 +62,10 @@ func (m *Machine) view() Node {
 		return n
 	}
 	n.StopDue, n.KillAt = m.lossTimes()
+	n.Unguarded = m.guard.Missing
+	if m.guard.End {
+		n.StopDue, n.KillAt = true, min(n.KillAt, m.guardKill)
+	}
 	for _, p := range m.own.Peers() {
 		if p.Record.State == fleet.NodeLive {
 			n.Peers++

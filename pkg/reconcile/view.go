@@ -25,6 +25,8 @@ type Node struct {
 	// StopDue: workloads with on_bucket_loss: stop must end, and be dead by KillAt.
 	StopDue bool
 	KillAt  lease.Instant
+	// Unguarded: nothing would end such workloads if this agent could not.
+	Unguarded bool
 
 	Draining, Cordoned bool
 	// DrainNow: the drain does not wait for what would lose its memory.
