@@ -53,17 +53,10 @@ func (u *uploader) once(ctx context.Context) error {
 		return nil // not in the fleet yet
 	}
 	u.next = max(u.next, events[0].Seq)
-	batch := fleet.EventBatch{
+	body, last, err := encodeEvents(fleet.EventBatch{
 		Head: fleet.Head{Schema: fleet.Schema, Nonce: fleet.NewNonce()},
 		Node: snap.NodeID, NodeName: u.a.cfg.NodeName, Incarnation: snap.Incarnation, Seq: u.next,
-	}
-	for _, e := range events {
-		var ev fleet.Event
-		if err := json.Unmarshal(e.Data, &ev); err == nil {
-			batch.Events = append(batch.Events, ev)
-		}
-	}
-	body, err := fleet.Encode(&batch)
+	}, events)
 	if err != nil {
 		return err
 	}
@@ -76,5 +69,23 @@ func (u *uploader) once(ctx context.Context) error {
 	if r.Outcome != bucket.Applied {
 		return r.Err
 	}
-	return u.a.j.Commit(ctx, journal.Batch{Class: journal.Essential, DropEvents: events[len(events)-1].Seq})
+	return u.a.j.Commit(ctx, journal.Batch{Class: journal.Essential, DropEvents: last})
+}
+
+// encodeEvents makes a batch of as many events as one record takes, and returns the
+// number of the last one that it deals with. What the journal holds and nobody can
+// read is left out: it must not keep what is behind it from being told.
+func encodeEvents(batch fleet.EventBatch, events []journal.Event) (body []byte, last uint64, err error) {
+	var seqs []uint64
+	for _, e := range events {
+		var ev fleet.Event
+		if err := json.Unmarshal(e.Data, &ev); err == nil && ev.ID != "" {
+			batch.Events, seqs = append(batch.Events, ev), append(seqs, e.Seq)
+		}
+	}
+	body, taken, err := fleet.EncodeEventBatch(batch)
+	if taken < len(seqs) && taken > 0 {
+		return body, seqs[taken] - 1, err
+	}
+	return body, events[len(events)-1].Seq, err
 }

@@ -458,6 +458,12 @@ func (it *item) setRun(r runtime.Workload, now lease.Instant) {
 		it.noted = map[string]lease.Instant{}
 	}
 	it.noted[r.Instance] = now
+	if r.Exit != nil {
+		// It goes into records, which do not take every text.
+		exit := *r.Exit
+		exit.Reason = fleet.Sentence(exit.Reason)
+		r.Exit = &exit
+	}
 	for i, old := range it.runs {
 		if old.Instance == r.Instance {
 			if !old.State.Dead() || r.State.Dead() {
