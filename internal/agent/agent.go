@@ -289,10 +289,11 @@ func (a *Agent) open(ctx context.Context) (reconcile.Start, error) {
 	if err := a.openLoop(id.NodeID, writer, life); err != nil {
 		return start, err
 	}
+	last := readLease(a.cfg.DataDir)
 	return reconcile.Start{
 		Identity: a.book.leaseIdentity(), FleetID: id.FleetID, NewFleetID: "f-" + fleet.NewUID()[:16],
 		Suspicious: suspicious, Owned: decodeOwned(state.Owned), Runs: runs, Epochs: state.Seen,
-		Confirmed: readLease(a.cfg.DataDir),
+		Confirmed: lease.Instant(last.Confirmed), KillAt: lease.Instant(last.KillAt),
 	}, nil
 }
 

@@ -166,14 +166,14 @@ func writeLease(dir string, p reconcile.Publish) error {
 	})
 }
 
-// readLease returns when the last life's last renewal was sent; 0 if that was in
+// readLease returns what the last life published; the zero lease if that was in
 // another boot or is not known.
-func readLease(dir string) lease.Instant {
+func readLease(dir string) leasefile.Lease {
 	l, err := leasefile.Read(filepath.Join(dir, leasefile.Name))
 	if err != nil || l.Confirmed > leasefile.Now() {
-		return 0
+		return leasefile.Lease{}
 	}
-	return lease.Instant(l.Confirmed)
+	return l
 }
 
 // about reports whether an encoded event is about name; every one is about "".

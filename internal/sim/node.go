@@ -310,7 +310,7 @@ func (n *node) identify() (reconcile.Start, string) {
 		Owned: d.ownedList(), Epochs: d.clone().epochs,
 	}
 	if n.published.boot == n.boots && n.published.Confirmed <= n.boottime() {
-		s.Confirmed = n.published.Confirmed
+		s.Confirmed, s.KillAt = n.published.Confirmed, n.published.KillAt
 	}
 	return s, writer
 }

@@ -71,6 +71,7 @@ const (
 	DefaultCall      = 3 * time.Second
 	DefaultKillTime  = 250 * time.Millisecond
 	minTTL           = 300 * time.Millisecond
+	beatsPerTTL      = 3 // at least: one may be lost and one may be late
 )
 
 // WithDefaults fills the times that are zero, scaling the small ones down with
@@ -106,8 +107,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("lease config: ttl %v is below %v", c.TTL, minTTL)
 	case c.Heartbeat <= 0 || c.Retry <= 0 || c.Call <= 0 || c.KillTime <= 0 || c.Stagger < 0:
 		return errors.New("lease config: times must be positive")
-	case c.Heartbeat*3 > c.TTL:
-		return fmt.Errorf("lease config: ttl %v must allow three heartbeats of %v", c.TTL, c.Heartbeat)
+	case c.Heartbeat*beatsPerTTL > c.TTL:
+		return fmt.Errorf("lease config: ttl %v must allow %d heartbeats of %v", c.TTL, beatsPerTTL, c.Heartbeat)
 	case c.Heartbeat+c.Retry+c.Call > c.TTL:
 		return fmt.Errorf("lease config: one failed renewal (heartbeat %v + call %v + retry %v) would end the lease of %v",
 			c.Heartbeat, c.Call, c.Retry, c.TTL)

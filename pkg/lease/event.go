@@ -1,6 +1,8 @@
 package lease
 
 import (
+	"time"
+
 	"github.com/barista-fleet/barista/internal/bucket"
 	"github.com/barista-fleet/barista/pkg/fleet"
 )
@@ -47,6 +49,10 @@ type (
 		// than the journal's, so someone else may live under this identity. The
 		// own record is watched for a full TTL before anything is written.
 		Suspicious bool
+		// Idle: this node owned nothing when its last life ended, and nothing runs
+		// here. Then a changed TTL takes effect at once, by a new incarnation; else
+		// it waits for one, since raising frees every name.
+		Idle bool
 		// MaxSeen is the highest incarnation found in local workloads' labels.
 		MaxSeen uint64
 	}
@@ -200,8 +206,11 @@ type (
 
 // Notices.
 type (
-	// Joined: this node is live under Incarnation.
-	Joined struct{ Incarnation uint64 }
+	// Joined: this node is live under Incarnation, with the TTL of its registration.
+	Joined struct {
+		Incarnation uint64
+		TTL         time.Duration
+	}
 	// Lapsed: the deadline passed without a confirmed renewal.
 	Lapsed struct{}
 	// Renewed: confirmed again after Lapsed, never having been fenced.

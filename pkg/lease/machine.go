@@ -247,8 +247,12 @@ func (m *Machine) Confirmed() Instant {
 	if m.self.deadline == 0 {
 		return 0
 	}
-	return m.self.deadline.Add(-m.cfg.TTL)
+	return m.self.deadline.Add(-m.self.ttl)
 }
+
+// TTL is the one in force. It is constant within an incarnation: a node that
+// keeps its incarnation over a restart keeps the TTL it registered with.
+func (m *Machine) TTL() time.Duration { return m.self.ttl }
 
 // Incarnation is the current one; 0 before the first registration.
 func (m *Machine) Incarnation() uint64 { return m.self.inc }

@@ -77,6 +77,7 @@ type NameView struct {
 	Held    bool
 	Rec     *fleet.Session // nil unless a readable record is there
 	Seen    Instant        // when this version was first seen
+	Lost    Instant        // when its owner was first seen to have passed; 0 unless ClaimInvalid
 	Read    Instant        // when it was last looked at by itself
 	Writing Write          // a write that is in flight or of unknown fate; 0: none
 	Epoch   uint64         // the highest epoch ever seen
@@ -92,6 +93,9 @@ func (m *Machine) Name(id string) NameView {
 	v := NameView{Claim: m.claim(n), Held: n.held, Rec: n.rec, Seen: n.seenAt, Read: n.readAt, Epoch: n.maxEpoch, Next: m.nextEpoch(n)}
 	if n.write != nil {
 		v.Writing = n.write.kind
+	}
+	if v.Claim == ClaimInvalid {
+		v.Lost = max(n.seenAt, m.peer(n.rec.Owner).incAt)
 	}
 	return v
 }

@@ -18,6 +18,7 @@ type peer struct {
 	recETag bucket.ETag // the version of that body
 	badETag bucket.ETag // the version whose body could not be decoded
 	inc     uint64      // the highest incarnation ever read: it never goes back
+	incAt   Instant     // when inc was first read
 	missing bool        // a GET, not a listing, found no record
 
 	wantRead bool
@@ -172,7 +173,7 @@ func (m *Machine) passed(p *peer, inc uint64, byUs bool) {
 	if inc <= p.inc {
 		return
 	}
-	p.inc, p.idle = inc, 0
+	p.inc, p.incAt, p.idle = inc, m.now, 0
 	m.emit(PeerPassed{NodeID: p.id, Incarnation: inc, ByUs: byUs})
 	if byUs {
 		m.emit(Ring{Nodes: []string{p.id}})

@@ -178,3 +178,20 @@ func TestSilentNodeWithoutClaimsIsLeftAlone(t *testing.T) {
 		t.Error("fenced a node that owns nothing")
 	}
 }
+
+func TestLostCountsFromTheFenceNotFromTheRecord(t *testing.T) {
+	r := withPeer(t, testTTL)
+	r.run(testBeat)
+	if v := r.m.Name("a"); v.Lost != 0 || v.Claim != ClaimValid {
+		t.Fatalf("claim %v, lost at %v before anything was lost", v.Claim, v.Lost)
+	}
+	fence := peerRecord("n-peer", 4, 1, testTTL)
+	fence.State = fleet.NodeFenced
+	r.write(peerKey, fence)
+	before := r.now
+	r.step(Hint{Nodes: []string{"n-peer"}})
+	r.run(testBeat)
+	if v := r.m.Name("a"); v.Claim != ClaimInvalid || v.Lost < before || v.Seen >= before {
+		t.Errorf("claim %v, lost at %v, seen at %v; the fence was at %v", v.Claim, v.Lost, v.Seen, before)
+	}
+}

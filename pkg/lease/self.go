@@ -16,7 +16,9 @@ type self struct {
 	inc     uint64   // the current incarnation, valid when live
 	maxSeen uint64   // the highest incarnation seen anywhere that names us
 	raiseOK bool
-	suspect bool // Boot.Suspicious
+	suspect bool          // Boot.Suspicious
+	idle    bool          // Boot.Idle
+	ttl     time.Duration // of this incarnation; see Machine.TTL
 
 	etag     bucket.ETag // the version to renew from; empty: the record is absent
 	rec      *fleet.Node // its contents as last read or written; nil if unreadable
@@ -63,7 +65,10 @@ func (m *Machine) boot(e Boot) {
 	if m.self.phase != selfNone {
 		return
 	}
-	m.self = self{phase: selfReading, raiseOK: m.self.raiseOK, id: e.Identity, maxSeen: e.MaxSeen, suspect: e.Suspicious, next: m.now}
+	m.self = self{
+		phase: selfReading, raiseOK: m.self.raiseOK, id: e.Identity, maxSeen: e.MaxSeen,
+		suspect: e.Suspicious, idle: e.Idle, ttl: m.cfg.TTL, next: m.now,
+	}
 	m.nextNodes = m.now
 }
 
@@ -121,7 +126,16 @@ func (m *Machine) renew() {
 	s := &m.self
 	s.beat++
 	m.putSelf(fleet.NodeLive, s.inc, m.cfg.Writer)
-	s.next = m.now.Add(m.cfg.Heartbeat)
+	s.next = m.now.Add(m.heartbeat())
+}
+
+// heartbeat is the time between renewals. The TTL may be that of a life before
+// this one, with which the configured heartbeat does not go.
+func (m *Machine) heartbeat() time.Duration {
+	if ttl := m.self.ttl; m.cfg.Heartbeat*beatsPerTTL > ttl {
+		return ttl / (2 * beatsPerTTL)
+	}
+	return m.cfg.Heartbeat
 }
 
 func (m *Machine) putSelf(state fleet.NodeState, inc uint64, writer string) {
@@ -133,7 +147,7 @@ func (m *Machine) putSelf(state fleet.NodeState, inc uint64, writer string) {
 	rec.Head = m.head()
 	rec.ID, rec.Name = m.cfg.NodeID, m.cfg.NodeName
 	rec.Incarnation, rec.State, rec.Writer, rec.Beat = inc, state, writer, s.beat
-	rec.TTLMillis = m.cfg.TTL.Milliseconds()
+	rec.TTLMillis = s.ttl.Milliseconds()
 	body, err := fleet.Encode(&rec)
 	if err != nil {
 		m.halt("the node's own record cannot be encoded: " + err.Error())
@@ -186,11 +200,11 @@ func (m *Machine) selfConfirmed(rec *fleet.Node, sent Instant) {
 		s.phase, s.inc = selfLive, rec.Incarnation
 		s.id = Identity{Incarnation: rec.Incarnation, Writer: rec.Writer, Intended: rec.Incarnation, NewWriter: rec.Writer}
 		s.deadline, s.lapsed = 0, false
-		s.next = sent.Add(m.cfg.Heartbeat)
+		s.next = sent.Add(m.heartbeat())
 		m.extend(sent)
 		m.emit(SaveIdentity{Identity: s.id})
 		m.emit(Ring{Nodes: []string{m.cfg.NodeID}})
-		m.emit(Joined{Incarnation: s.inc})
+		m.emit(Joined{Incarnation: s.inc, TTL: s.ttl})
 	case s.phase == selfLeaving && rec.State == fleet.NodeLeft:
 		s.phase, s.deadline = selfLeft, 0
 		s.id.Incarnation = rec.Incarnation
@@ -206,7 +220,7 @@ func (m *Machine) selfConfirmed(rec *fleet.Node, sent Instant) {
 
 func (m *Machine) extend(sent Instant) {
 	s := &m.self
-	s.deadline = max(s.deadline, sent.Add(m.cfg.TTL))
+	s.deadline = max(s.deadline, sent.Add(s.ttl))
 	if s.lapsed && m.now < s.deadline {
 		s.lapsed = false
 		m.emit(Renewed{})
@@ -264,8 +278,9 @@ func (m *Machine) selfRead(obj bucket.Object, err error) {
 func (m *Machine) selfIdentify(obj bucket.Object, rec *fleet.Node) {
 	s := &m.self
 	switch {
-	case rec == nil && s.suspect:
-		// Whoever else lives under this identity will make its record anew.
+	case s.suspect && (rec == nil || rec.State == fleet.NodeLive):
+		// Whoever else lives under this identity will renew its record, or make it
+		// anew. That holds for a record below the journal's incarnation too.
 		m.watch(obj)
 	case rec == nil: // absent or unreadable: the same as fenced
 		m.raise()
@@ -274,17 +289,21 @@ func (m *Machine) selfIdentify(obj bucket.Object, rec *fleet.Node) {
 		s.next = m.now.Add(m.jitter(m.cfg.Retry))
 	case rec.State != fleet.NodeLive || rec.Incarnation < s.id.Incarnation:
 		m.raise()
-	case s.suspect || !s.id.owns(rec.Incarnation, rec.Writer):
+	case !s.id.owns(rec.Incarnation, rec.Writer):
 		m.watch(obj)
+	case s.idle && rec.TTL() != m.cfg.TTL, rec.TTL() < minTTL:
+		m.raise() // nothing is claimed under the old incarnation: a new one takes the new TTL
 	default:
 		// Our own registration: renew under the same incarnation. A restart
 		// that raised it would free every name while the workloads run. The
 		// renewal is a write from this life, so no older one can land after it.
-		s.phase, s.inc, s.deadline, s.lapsed = selfLive, rec.Incarnation, 0, true
+		// The TTL stays that of the registration: whoever watches this record may
+		// have read its body before the configuration changed.
+		s.phase, s.inc, s.deadline, s.lapsed, s.ttl = selfLive, rec.Incarnation, 0, true, rec.TTL()
 		s.id = Identity{Incarnation: rec.Incarnation, Writer: rec.Writer, Intended: rec.Incarnation, NewWriter: rec.Writer}
 		m.cfg.Writer = rec.Writer
 		s.next = m.now
-		m.emit(Joined{Incarnation: s.inc})
+		m.emit(Joined{Incarnation: s.inc, TTL: s.ttl})
 	}
 }
 
@@ -371,7 +390,7 @@ func (m *Machine) fenced() {
 
 func (m *Machine) raise() {
 	s := &m.self
-	s.phase, s.deadline, s.verify, s.rereads = selfRaising, 0, false, 0
+	s.phase, s.deadline, s.verify, s.rereads, s.ttl = selfRaising, 0, false, 0, m.cfg.TTL
 	s.next = m.now
 }
 

@@ -244,3 +244,81 @@ func TestLeaveRaisesTheIncarnation(t *testing.T) {
 		t.Error("did not say that it left")
 	}
 }
+
+// The TTL of an incarnation never changes: a contender may have read the record
+// before the configuration changed.
+func TestTTLIsConstantWithinAnIncarnation(t *testing.T) {
+	id := Identity{Incarnation: 4, Writer: "w1", Intended: 4, NewWriter: "w1"}
+	for name, tc := range map[string]struct {
+		old  time.Duration
+		idle bool
+		inc  uint64
+		want time.Duration
+	}{
+		"it was longer: it stays":                      {2 * testTTL, false, 4, 2 * testTTL},
+		"it was shorter: it stays":                     {testTTL / 5, false, 4, testTTL / 5},
+		"it was the same":                              {testTTL, true, 4, testTTL},
+		"nothing is owned: a new incarnation has it":   {2 * testTTL, true, 5, testTTL},
+		"the record has none that works: a new one is": {time.Millisecond, false, 5, testTTL},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			rec := peerRecord("n-self", 4, 7, tc.old)
+			rec.Writer = "w1"
+			r.write(selfKeyName, rec)
+			r.step(AllowRaise{OK: true})
+			r.step(Boot{Identity: id, Idle: tc.idle})
+			r.settle()
+			for range 8 {
+				r.run(testBeat / 2)
+				if got := r.node("n-self"); r.m.Incarnation() != tc.inc || r.m.TTL() != tc.want || got.TTL() != tc.want {
+					t.Fatalf("incarnation %d, ttl %v, record's %v; want %d and %v", r.m.Incarnation(), r.m.TTL(), got.TTL(), tc.inc, tc.want)
+				}
+				if !r.m.CanAct() {
+					t.Fatal("lapsed: the heartbeat does not go with the ttl")
+				}
+			}
+			if got := r.m.Deadline().Sub(r.m.Confirmed()); got != tc.want {
+				t.Errorf("deadline %v after the confirmed send, want %v", got, tc.want)
+			}
+			r.hold("a")
+			if got := r.session("a").OwnerTTLMillis; got != tc.want.Milliseconds() {
+				t.Errorf("claim says %d ms, want %d", got, tc.want.Milliseconds())
+			}
+		})
+	}
+	t.Run("fenced: the next one has the configured", func(t *testing.T) {
+		r := newRig(t)
+		rec := peerRecord("n-self", 4, 7, 2*testTTL)
+		rec.Writer = "w1"
+		r.write(selfKeyName, rec)
+		r.step(AllowRaise{OK: true})
+		r.step(Boot{Identity: id})
+		r.settle()
+		delete(r.store, selfKeyName)
+		r.run(4 * testBeat)
+		if r.m.TTL() != testTTL || r.node("n-self").TTL() != testTTL || !r.m.CanAct() {
+			t.Errorf("ttl %v, record's %v, can act %v", r.m.TTL(), r.node("n-self").TTL(), r.m.CanAct())
+		}
+	})
+}
+
+// A record below the journal's incarnation, under someone who may be another: its
+// writer is watched for like that of any other.
+func TestSuspiciousStartWatchesAnOlderRecordToo(t *testing.T) {
+	r := newRig(t)
+	rec := peerRecord("n-self", 2, 7, testTTL)
+	rec.Writer = "w-other"
+	r.write(selfKeyName, rec)
+	start := r.now
+	r.step(AllowRaise{OK: true})
+	r.step(Boot{Identity: Identity{Incarnation: 4, Writer: "w1", Intended: 4, NewWriter: "w1"}, Suspicious: true})
+	r.run(testTTL)
+	if got := r.node("n-self"); got.Incarnation != 2 || r.m.State() != "watching" {
+		t.Fatalf("after %v: %s, record at incarnation %d; want it watched for a whole ttl", r.now.Sub(start), r.m.State(), got.Incarnation)
+	}
+	r.run(testTTL)
+	if !r.m.CanAct() || r.m.Incarnation() != 5 {
+		t.Errorf("%s at incarnation %d, want live at 5", r.m.State(), r.m.Incarnation())
+	}
+}

@@ -109,7 +109,7 @@ func (m *Machine) attempt(n *name) {
 	rec.Head = m.head()
 	if w.kind.acquires() {
 		rec.Owner, rec.OwnerName = m.cfg.NodeID, m.cfg.NodeName
-		rec.Incarnation, rec.OwnerTTLMillis = m.self.inc, m.cfg.TTL.Milliseconds()
+		rec.Incarnation, rec.OwnerTTLMillis = m.self.inc, m.self.ttl.Milliseconds()
 		rec.Endpoint = m.desc.Endpoint
 	}
 	body, err := fleet.Encode(rec)

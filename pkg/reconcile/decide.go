@@ -61,7 +61,7 @@ func endWhatMayNotRun(node Node, n Name) (Action, bool) {
 		}
 		if r.StopOnLoss && node.StopDue {
 			return Action{
-				Kind: Fence, Op: OpStop, Instance: r.Instance, Grace: max(node.KillAt.Sub(node.Now), 0),
+				Kind: Fence, Op: OpStop, Instance: r.Instance, Grace: max(node.KillAt.Sub(node.Now), 0), Cause: StopBucketLoss,
 				Reason: "the bucket does not confirm this node's lease and the spec says on_bucket_loss: stop",
 			}, true
 		}
@@ -74,7 +74,7 @@ func endWhatMayNotRun(node Node, n Name) (Action, bool) {
 		stale := n.View.Held && (r.Instance != rec.Instance || r.UID != rec.UID)
 		if foreign || stale {
 			return Action{
-				Kind: Fence, Op: OpStop, Instance: r.Instance, Grace: n.grace(),
+				Kind: Fence, Op: OpStop, Instance: r.Instance, Grace: n.grace(), Cause: StopUnwanted,
 				Reason: "runs here without a right to: " + owns(rec),
 				Event: &Event{
 					Type: EventFenced, Name: n.Name, Epoch: r.Epoch,

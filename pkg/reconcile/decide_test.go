@@ -52,6 +52,9 @@ func held(rec *fleet.Session) lease.NameView {
 
 func view(c lease.Claim, rec *fleet.Session) lease.NameView {
 	v := lease.NameView{Claim: c, Rec: rec, Seen: boot, Next: 1}
+	if c == lease.ClaimInvalid {
+		v.Lost = boot
+	}
 	if rec != nil {
 		v.Epoch, v.Next = rec.Epoch, rec.Epoch+1
 	}

@@ -23,9 +23,9 @@ type (
 		Owned      []Owned
 		Runs       []runtime.Workload
 		Epochs     map[string]uint64 // the highest ever seen, by name
-		// Confirmed is when the previous life's last confirmed renewal was sent,
-		// if it was in this boot; 0 if that is not known.
-		Confirmed lease.Instant
+		// Confirmed and KillAt are what the previous life published last, if it was
+		// in this boot; 0 if that is not known.
+		Confirmed, KillAt lease.Instant
 	}
 	// Tick says that time has passed.
 	Tick struct{}
@@ -67,8 +67,9 @@ type Effect any
 
 // Effects.
 type (
-	// RunOp is one operation on a run. It is answered by OpDone. A start carries a
-	// token that must still hold right before it is done.
+	// RunOp is one operation on a run. It is answered by OpDone. What sets a
+	// workload going, or hands it a token, needs a lease that still holds right
+	// before it is done; see OpKind.Needs.
 	RunOp struct {
 		Op       uint64
 		Kind     OpKind
@@ -76,8 +77,8 @@ type (
 		Instance string
 		Start    runtime.StartRequest // OpStart
 		Grace    time.Duration        // OpStop
-		Epoch    uint64               // OpSetEpoch
-		Inc      uint64               // OpSetEpoch
+		Epoch    uint64               // of the claim that the operation is done under
+		Inc      uint64               // the incarnation of that claim
 	}
 	// Commit makes a batch durable, after every earlier one. With an Op it is
 	// answered by Committed.

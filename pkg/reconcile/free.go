@@ -95,7 +95,11 @@ func candidate(node Node, n Name) Action {
 		return wait(string(rec.Phase) + ": a job's name is used once")
 	case asked && in.Verb == fleet.VerbCancel:
 		return n.finish(node, fleet.PhaseCancelled, "cancelled on request", EventCancelled)
-	case lost && spec.Kind == fleet.KindJob && rec.Phase != fleet.PhaseBackoff && rec.Failures+1 >= spec.MaxAttempts:
+	case lost && attemptLost(rec, spec) && spec.TimeoutMs > 0 && node.Now >= n.View.Seen.Add(millis(spec.TimeoutMs)):
+		// By this node's own clock, from when it saw that the job runs: the start in
+		// the record is by the clock of another machine.
+		return n.finish(node, fleet.PhaseTimedOut, fmt.Sprintf("ran longer than its time-out of %v on lost node %s", millis(spec.TimeoutMs), ownerName(rec)), EventTimedOut)
+	case lost && attemptLost(rec, spec) && rec.Failures+1 >= spec.MaxAttempts:
 		a := n.finish(node, fleet.PhaseFailed, fmt.Sprintf("its node was lost; %d of %d attempts failed", rec.Failures+1, spec.MaxAttempts), EventFailed)
 		if a.Record != nil {
 			a.Record.Failures++
@@ -112,7 +116,7 @@ func candidate(node Node, n Name) Action {
 func leaveIt(node Node, n Name, rec *fleet.Session, spec fleet.Spec, lost bool) (Action, bool) {
 	in, asked := n.asked()
 	wanted := n.alarmDue(node.Wall) || asked && (in.Verb == fleet.VerbRun || in.Verb == fleet.VerbRestart || in.Verb == fleet.VerbReleaseHold)
-	graceOver := n.View.Seen.Add(millis(spec.OwnerLossGraceMs))
+	graceOver := n.View.Lost.Add(millis(spec.OwnerLossGraceMs))
 	retryAt := n.View.Seen.Add(millis(rec.RetryAfterMillis))
 	misfit := fits(node, spec)
 	switch {
@@ -150,6 +154,12 @@ func leaveIt(node Node, n Name, rec *fleet.Session, spec fleet.Spec, lost bool) 
 	return Action{}, false
 }
 
+// attemptLost reports that an attempt of a job is lost with its owner. One that
+// was not known to run yet was none: its node's loss is not the job's failure.
+func attemptLost(rec *fleet.Session, spec fleet.Spec) bool {
+	return spec.Kind == fleet.KindJob && rec.Phase == fleet.PhaseRunning
+}
+
 // takeover says what taking this name means, for its event.
 func takeover(rec *fleet.Session, spec fleet.Spec, lost bool) string {
 	switch {
@@ -171,7 +181,7 @@ func claimIt(node Node, n Name, rec *fleet.Session, degraded string) Action {
 	c.Phase, c.Reason, c.Exit, c.Snapshot, c.RetryAfterMillis = fleet.PhaseStarting, degraded, nil, fleet.Snapshot{}, 0
 	c.LastNode, c.LastName = rec.Owner, rec.OwnerName
 	c.Attempt = rec.Attempt + 1
-	if rec.Owner != "" && rec.Phase != fleet.PhaseBackoff && d.Spec.WithDefaults().Kind == fleet.KindJob {
+	if rec.Owner != "" && attemptLost(rec, d.Spec.WithDefaults()) {
 		c.Failures = rec.Failures + 1
 	}
 	if in, ok := n.asked(); ok && (in.Verb == fleet.VerbRun || in.Verb == fleet.VerbRestart || in.Verb == fleet.VerbReleaseHold) {

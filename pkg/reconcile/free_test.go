@@ -75,6 +75,10 @@ func TestFreeName(t *testing.T) {
 			node: func(n *Node) { n.Now = boot.Add(10 * time.Minute) },
 			name: lost(fleet.PhasePaused), kind: Acquire, write: lease.WriteClaim,
 		},
+		"paused for long, its node lost just now: its grace begins with the loss": {
+			node: func(n *Node) { n.Now = boot.Add(time.Hour) },
+			name: func(n *Name) { lost(fleet.PhasePaused)(n); n.View.Lost = boot.Add(time.Hour) }, kind: Wait,
+		},
 		"stopped on a lost node: left until it is wanted": {
 			name: lost(fleet.PhaseStopped), kind: Wait,
 		},
@@ -104,6 +108,24 @@ func TestFreeName(t *testing.T) {
 				n.Desired.Spec.Kind = fleet.KindJob
 				n.View.Rec.Failures = fleet.DefaultMaxAttempts - 1
 			}, kind: Write, write: lease.WriteFinal, check: phaseIs(fleet.PhaseFailed),
+		},
+		"job lost before it was known to run: no failure": {
+			name: func(n *Name) { lost(fleet.PhaseStarting)(n); n.Desired.Spec.Kind = fleet.KindJob },
+			kind: Acquire, write: lease.WriteClaim, check: failuresAre(fleet.PhaseStarting, 0),
+		},
+		"job lost that ran longer than its time-out: timed out, not run again": {
+			node: func(n *Node) { n.Now = boot.Add(time.Minute) },
+			name: func(n *Name) {
+				lost(fleet.PhaseRunning)(n)
+				n.Desired.Spec.Kind, n.Desired.Spec.TimeoutMs = fleet.KindJob, 60_000
+			}, kind: Write, write: lease.WriteFinal, check: phaseIs(fleet.PhaseTimedOut),
+		},
+		"job lost within its time-out, whatever the other clock says: run again": {
+			name: func(n *Name) {
+				lost(fleet.PhaseRunning)(n)
+				n.Desired.Spec.Kind, n.Desired.Spec.TimeoutMs = fleet.KindJob, 60_000
+				n.View.Rec.Started = wall.Add(-time.Hour)
+			}, kind: Acquire, write: lease.WriteClaim,
 		},
 		"job lost: the attempt counts as failed": {
 			name: func(n *Name) { lost(fleet.PhaseRunning)(n); n.Desired.Spec.Kind = fleet.KindJob },

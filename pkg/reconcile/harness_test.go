@@ -134,7 +134,7 @@ func (r *rig) perform(e Effect) {
 	case RunOp:
 		reply(r.operate(e))
 	case Publish:
-		r.kept.Confirmed = e.Confirmed
+		r.kept.Confirmed, r.kept.KillAt = e.Confirmed, e.KillAt
 	case Fatal:
 		r.t.Fatalf("%s: fatal: %s", r.m.cfg.NodeID, e.Reason)
 	}

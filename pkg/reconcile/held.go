@@ -15,10 +15,13 @@ func decideHeld(node Node, n Name) Action {
 	run, has := n.current()
 	alive := has && !run.State.Dead()
 	if n.unwanted() {
-		return giveUp(n, alive, run, fleet.PhasePending, "deleted", EventDeleted, n.Desired.Intent.Seq)
+		return giveUp(n, alive, run, fleet.PhasePending, "deleted", StopUnwanted, EventDeleted, n.Desired.Intent.Seq)
+	}
+	if a, ok := finished(node, n, run); ok {
+		return a
 	}
 	var blocked *Action
-	if node.Draining && !(has && !alive && rec.Phase != fleet.PhaseBackoff && !rec.Phase.Parked()) {
+	if node.Draining && !n.unreported(run, has) {
 		a := drain(node, n, alive, run) // a run that ended by itself is reported first
 		if a.Kind != Wait {
 			return a
@@ -26,6 +29,9 @@ func decideHeld(node Node, n Name) Action {
 		blocked = &a // what operators ask of the name may unblock it
 	}
 	if alive && (run.Epoch != rec.Epoch || run.Incarnation != rec.Incarnation) {
+		if !node.CanAct {
+			return wait("the name was re-claimed; its workload learns its new token when the bucket confirms this node's lease")
+		}
 		// The token first: whatever goes on from here goes on under the new one.
 		return operate(OpSetEpoch, run, "the name was re-claimed: its fencing token rises", nil)
 	}
@@ -63,8 +69,30 @@ func operate(op OpKind, run runtime.Workload, reason string, ev *Event) Action {
 	return Action{Kind: Operate, Op: op, Instance: run.Instance, Reason: reason, Event: ev}
 }
 
-func (n *Name) stop(run runtime.Workload, reason string) Action {
-	return Action{Kind: Operate, Op: OpStop, Instance: run.Instance, Grace: n.grace(), Reason: reason}
+func (n *Name) stop(run runtime.Workload, cause StopCause, reason string) Action {
+	return Action{Kind: Operate, Op: OpStop, Instance: run.Instance, Grace: n.grace(), Cause: cause, Reason: reason}
+}
+
+// unreported says that the run which the record speaks of is over and the record
+// does not say so yet.
+func (n *Name) unreported(run runtime.Workload, has bool) bool {
+	phase := n.record().Phase
+	return has && run.State.Dead() && phase != fleet.PhaseBackoff && !phase.Parked() && !n.Stopped.interrupted() && !run.Overdue
+}
+
+// finished reports a job's good end, before anything else that may be asked of
+// the name: what is done is done. It is one if the job ended by itself, and also
+// if it was interrupted and chose to end well; not if it was told to end for its
+// own sake, as by a cancel or its time-out.
+func finished(node Node, n Name, run runtime.Workload) (Action, bool) {
+	e := run.Exit
+	if n.spec().Kind != fleet.KindJob || !run.State.Dead() || e == nil || e.Code != 0 || e.Signal != 0 || e.Lost || n.record().Phase.Done() {
+		return Action{}, false
+	}
+	if n.Stopped != 0 && !n.Stopped.interrupted() {
+		return Action{}, false
+	}
+	return giveUp(n, false, run, fleet.PhaseCompleted, "completed", 0, EventCompleted, 0), true
 }
 
 func (n *Name) event(t EventType, format string, args ...any) *Event {
@@ -72,9 +100,9 @@ func (n *Name) event(t EventType, format string, args ...any) *Event {
 }
 
 // giveUp ends the run and then, only then, frees the name in the given phase.
-func giveUp(n Name, alive bool, run runtime.Workload, phase fleet.Phase, why string, t EventType, seen uint64) Action {
+func giveUp(n Name, alive bool, run runtime.Workload, phase fleet.Phase, why string, cause StopCause, t EventType, seen uint64) Action {
 	if alive {
-		return n.stop(run, why)
+		return n.stop(run, cause, why)
 	}
 	rec := n.record().Clone()
 	rec.Phase, rec.Reason, rec.LastNode, rec.LastName = phase, why, rec.Owner, rec.OwnerName
@@ -92,23 +120,41 @@ func giveUpParked(n Name) Action {
 	if n.record().Phase.Parked() {
 		phase = fleet.PhaseStopped
 	}
-	return giveUp(n, false, runtime.Workload{}, phase, "its node was drained", EventReleased, 0)
+	return giveUp(n, false, runtime.Workload{}, phase, "its node was drained", StopDrained, EventReleased, 0)
 }
 
 // drain gives a name up because its node is being emptied. What was parked stays
-// parked elsewhere; memory that was paused here does not move.
+// parked elsewhere. What would lose work or memory blocks the drain until its
+// deadline, as batch work does in other schedulers.
 func drain(node Node, n Name, alive bool, run runtime.Workload) Action {
-	if n.record().Phase == fleet.PhasePaused && alive && !node.DrainNow {
-		return wait("blocks the drain: its paused memory would be lost; `fleetctl evict " + n.Name + "` ends it now, a drain with a deadline ends it then")
+	if why := n.blocksDrain(); why != "" && alive && !node.DrainNow {
+		return wait("blocks the drain: " + why)
 	}
 	switch n.record().Phase {
 	case fleet.PhaseStopped:
-		return giveUp(n, alive, run, fleet.PhaseStopped, "stopped; its node was drained", EventReleased, 0)
+		return giveUp(n, alive, run, fleet.PhaseStopped, "stopped; its node was drained", StopDrained, EventReleased, 0)
 	case fleet.PhasePaused:
-		return giveUp(n, alive, run, fleet.PhaseStopped, "its node was drained: its paused memory is gone", EventDegraded, 0)
+		return giveUp(n, alive, run, fleet.PhaseStopped, "its node was drained: its paused memory is gone", StopDrained, EventDegraded, 0)
 	default: // decided below
 	}
-	return giveUp(n, alive, run, fleet.PhasePending, "its node was drained", EventReleased, 0)
+	return giveUp(n, alive, run, fleet.PhasePending, "its node was drained", StopDrained, EventReleased, 0)
+}
+
+// blocksDrain says what ending the run of this name now would cost; empty if it
+// would simply go on elsewhere.
+func (n *Name) blocksDrain() string {
+	spec, evict := n.spec(), "`fleetctl evict "+n.Name+"` ends it now, a drain with a deadline ends it then"
+	switch {
+	case n.Known == Absent:
+		return "nobody desires it any more, and it runs until it is deleted by name or the drain's deadline comes"
+	case n.record().Phase == fleet.PhasePaused:
+		return "its paused memory would be lost; " + evict
+	case spec.Kind == fleet.KindJob:
+		return "the job runs to its end; " + evict
+	case spec.OnOwnerLoss == fleet.OwnerLossHold:
+		return "its spec says on_owner_loss: hold, and its memory would be lost; " + evict
+	}
+	return ""
 }
 
 // obey carries out an intent, step by step: each call finds the next one, and the
@@ -117,24 +163,24 @@ func obey(node Node, n Name, in fleet.Intent, run runtime.Workload, has, alive b
 	rec := n.record()
 	switch in.Verb {
 	case fleet.VerbCancel:
-		return giveUp(n, alive, run, fleet.PhaseCancelled, "cancelled on request", EventCancelled, in.Seq), true
+		return giveUp(n, alive, run, fleet.PhaseCancelled, "cancelled on request", StopWished, EventCancelled, in.Seq), true
 	case fleet.VerbStop:
 		if alive {
-			return n.stop(run, "stop was asked for"), true
+			return n.stop(run, StopWished, "stop was asked for"), true
 		}
 		return n.park(in.Seq, fleet.PhaseStopped, fleet.Snapshot{}, run.Exit, "stopped on request", EventStopped), true
 	case fleet.VerbPause:
 		return pause(node, n, run, alive, in.Seq, "paused on request"), true
 	case fleet.VerbRestart:
 		if alive {
-			return n.stop(run, "restart was asked for"), true
+			return n.stop(run, StopWished, "restart was asked for"), true
 		}
 		return n.again(node, in.Seq, 0, "restarted on request"), true
 	case fleet.VerbEvict:
 		if in.Epoch != 0 && in.Epoch != rec.Epoch {
 			return n.see(in.Seq, "evict was meant for another epoch"), true
 		}
-		return giveUp(n, alive, run, fleet.PhasePending, "evicted on request", EventReleased, in.Seq), true
+		return giveUp(n, alive, run, fleet.PhasePending, "evicted on request", StopDrained, EventReleased, in.Seq), true
 	case fleet.VerbRun:
 		switch {
 		case rec.Phase == fleet.PhasePaused && alive && run.State == runtime.StatePaused:
@@ -184,7 +230,7 @@ func pause(node Node, n Name, run runtime.Workload, alive bool, seq uint64, why 
 	case !alive:
 		return n.park(seq, fleet.PhaseStopped, fleet.Snapshot{}, run.Exit, why+"; nothing was running", EventStopped)
 	case run.State != runtime.StatePaused && n.NoPause:
-		return n.stop(run, why+"; this runtime cannot pause it, so it is stopped")
+		return n.stop(run, StopWished, why+"; this runtime cannot pause it, so it is stopped")
 	case run.State != runtime.StatePaused:
 		return operate(OpPause, run, why, nil)
 	}
@@ -212,6 +258,9 @@ func (n *Name) again(node Node, seq, wakeSeen uint64, why string) Action {
 	rec.Seen, rec.WakeSeen = max(rec.Seen, seq), max(rec.WakeSeen, wakeSeen)
 	rec.Lineage = fleet.Lineage{UID: rec.UID, Epoch: rec.Epoch}
 	if n.Known == Present {
+		if rec.Generation != n.Desired.Generation {
+			rec.Failures = 0 // those were another spec's
+		}
 		rec.Generation = n.Desired.Generation
 	}
 	rec.Instance = runtime.InstanceID(rec.Name, rec.UID, rec.Epoch, rec.Attempt)
@@ -248,15 +297,16 @@ func recordExit(node Node, n Name, run runtime.Workload) Action {
 	}
 	rec.Exit, rec.Snapshot = exit, fleet.Snapshot{}
 	how := describeExit(exit)
+	// A signal on a node that is being emptied is the drain's, also if the process
+	// life that sent it is over.
+	interrupted := n.Stopped.interrupted() || run.Overdue || node.Draining && exit.Signal != 0
 	if spec.Kind == fleet.KindJob {
 		timedOut := spec.TimeoutMs > 0 && !rec.Started.IsZero() && node.Wall.Sub(rec.Started) >= millis(spec.TimeoutMs)
 		switch {
-		case exit.Code == 0 && exit.Signal == 0 && !exit.Lost:
-			return giveUp(n, false, run, fleet.PhaseCompleted, "completed", EventCompleted, 0)
 		case timedOut:
-			return giveUp(n, false, run, fleet.PhaseTimedOut, fmt.Sprintf("ran longer than its time-out of %v", millis(spec.TimeoutMs)), EventTimedOut, 0)
-		case rec.Failures+1 >= spec.MaxAttempts:
-			a := giveUp(n, false, run, fleet.PhaseFailed, fmt.Sprintf("%s; %d of %d attempts failed", how, rec.Failures+1, spec.MaxAttempts), EventFailed, 0)
+			return giveUp(n, false, run, fleet.PhaseTimedOut, fmt.Sprintf("ran longer than its time-out of %v", millis(spec.TimeoutMs)), 0, EventTimedOut, 0)
+		case rec.Failures+1 >= spec.MaxAttempts && !interrupted:
+			a := giveUp(n, false, run, fleet.PhaseFailed, fmt.Sprintf("%s; %d of %d attempts failed", how, rec.Failures+1, spec.MaxAttempts), 0, EventFailed, 0)
 			a.Record.Failures++
 			return a
 		}
@@ -269,12 +319,22 @@ func recordExit(node Node, n Name, run runtime.Workload) Action {
 		// Nobody asked for it to run: it waits, without its memory, until somebody does.
 		return n.park(0, fleet.PhaseStopped, fleet.Snapshot{}, exit, "its paused memory was lost: "+how, EventDegraded)
 	}
-	if !rec.ActiveSince.IsZero() && node.Wall.Sub(rec.ActiveSince) >= backoffForget {
-		rec.Failures = 0
+	if spec.Kind == fleet.KindSession && n.Known == Present && n.Desired.Generation > rec.Generation {
+		return n.again(node, 0, 0, fmt.Sprintf("its spec changed to generation %d", n.Desired.Generation))
 	}
-	rec.Failures++
 	rec.Phase, rec.Reason = fleet.PhaseBackoff, how
-	rec.RetryAfterMillis = backoff(n.Name, rec.Failures).Milliseconds()
+	switch {
+	case interrupted:
+		rec.Reason = "interrupted by its node or the bucket, which uses up no attempt: " + how
+		rec.RetryAfterMillis = backoffFirst.Milliseconds()
+	default:
+		// A job's failures are its budget and are never forgiven.
+		if spec.Kind == fleet.KindSession && !rec.ActiveSince.IsZero() && node.Wall.Sub(rec.ActiveSince) >= backoffForget {
+			rec.Failures = 0
+		}
+		rec.Failures++
+		rec.RetryAfterMillis = backoff(n.Name, rec.Failures).Milliseconds()
+	}
 	return Action{Kind: Write, Write: lease.WriteUpdate, Record: rec, Reason: how, Event: n.event(EventExited, "%s", how)}
 }
 
@@ -319,9 +379,9 @@ func tend(node Node, n Name, run runtime.Workload) Action {
 		}
 		return Action{Kind: Write, Write: lease.WriteUpdate, Record: c, Reason: "it runs", Event: n.event(EventStarted, "attempt %d runs", rec.Attempt)}
 	case n.Known == Present && n.Desired.Generation > rec.Generation && spec.Kind == fleet.KindSession:
-		return n.stop(run, fmt.Sprintf("its spec changed to generation %d", n.Desired.Generation))
+		return n.stop(run, StopChanged, fmt.Sprintf("its spec changed to generation %d", n.Desired.Generation))
 	case spec.Kind == fleet.KindJob && spec.TimeoutMs > 0 && node.Wall.Sub(rec.Started) >= millis(spec.TimeoutMs):
-		return n.stop(run, fmt.Sprintf("it ran longer than its time-out of %v", millis(spec.TimeoutMs)))
+		return n.stop(run, StopTimeout, fmt.Sprintf("it ran longer than its time-out of %v", millis(spec.TimeoutMs)))
 	case n.ttlOver(node):
 		return pause(node, n, run, true, 0, "paused when its time to live ran out")
 	}
@@ -335,6 +395,9 @@ func start(node Node, n Name) Action {
 	case fleet.PhaseStopped:
 		return wait("stopped; `fleetctl start " + n.Name + "` starts it")
 	case fleet.PhaseBackoff, fleet.PhasePending:
+		if n.Known == Present && n.Desired.Generation > rec.Generation && n.spec().Kind == fleet.KindSession {
+			return n.again(node, 0, 0, fmt.Sprintf("its spec changed to generation %d", n.Desired.Generation))
+		}
 		if due := n.View.Seen.Add(millis(rec.RetryAfterMillis)); node.Now < due {
 			return waitUntil(due, "%s; the next attempt waits %v", rec.Reason, millis(rec.RetryAfterMillis))
 		}

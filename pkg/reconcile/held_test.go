@@ -37,6 +37,14 @@ func TestHeldName(t *testing.T) {
 				ask(n, 1, fleet.VerbStop)
 			}, kind: Operate, op: OpSetEpoch,
 		},
+		"re-claimed but lapsed since: its token waits": {
+			node: func(n *Node) { n.CanAct = false },
+			name: func(n *Name) {
+				rec := ours(fleet.PhaseRunning)
+				rec.Epoch, rec.Incarnation = 6, 4
+				n.View, n.Runs = held(rec), []runtime.Workload{run(runtime.StateRunning)}
+			}, kind: Wait,
+		},
 		"desired record gone: goes on": {
 			name: func(n *Name) {
 				n.Known = Absent
@@ -195,6 +203,104 @@ func TestHeldName(t *testing.T) {
 	}
 }
 
+// killed is the run of a job that was told to end, and why.
+func killed(cause StopCause) func(*Name) {
+	return func(n *Name) {
+		w := run(runtime.StateExited)
+		w.Exit = &fleet.Exit{Signal: 15, Code: 143}
+		rec := ours(fleet.PhaseRunning)
+		rec.Failures = 1
+		n.Desired.Spec.Kind, n.Stopped = fleet.KindJob, cause
+		n.Desired.Spec.MaxAttempts = 2
+		n.View, n.Runs = held(rec), []runtime.Workload{w}
+	}
+}
+
+func failuresAre(phase fleet.Phase, failures int) func(*testing.T, Action) {
+	return func(t *testing.T, a Action) {
+		t.Helper()
+		if a.Record.Phase != phase || a.Record.Failures != failures {
+			t.Errorf("phase %s with %d failures, want %s with %d", a.Record.Phase, a.Record.Failures, phase, failures)
+		}
+	}
+}
+
+// What a node or the bucket did to a run is not the workload's failure.
+func TestWhatAnEndCountsAs(t *testing.T) {
+	draining := func(n *Node) { n.Draining = true }
+	now := func(n *Node) { n.Draining, n.DrainNow = true, true }
+	alive := func(kind fleet.Kind, change func(*Name)) func(*Name) {
+		return func(n *Name) {
+			n.Desired.Spec.Kind = kind
+			n.View, n.Runs = held(ours(fleet.PhaseRunning)), []runtime.Workload{run(runtime.StateRunning)}
+			if change != nil {
+				change(n)
+			}
+		}
+	}
+	hold := func(n *Name) { n.Desired.Spec.OnOwnerLoss = fleet.OwnerLossHold }
+	orphan := func(n *Name) { n.Known = Absent }
+	newer := func(n *Name) { n.Desired.Generation = 2 }
+	for name, c := range map[string]tc{
+		"by itself, in its last attempt: failed": {
+			name: killed(0), kind: Write, write: lease.WriteRelease, check: failuresAre(fleet.PhaseFailed, 2),
+		},
+		"ended for the bucket: tried again, no failure": {
+			name: killed(StopBucketLoss), kind: Write, write: lease.WriteUpdate, check: failuresAre(fleet.PhaseBackoff, 1),
+		},
+		"ended by the guard: tried again, no failure": {
+			name: func(n *Name) { killed(0)(n); n.Runs[0].Overdue = true },
+			kind: Write, write: lease.WriteUpdate, check: failuresAre(fleet.PhaseBackoff, 1),
+		},
+		"ended by a drain: free for others, no failure": {
+			node: now, name: killed(StopDrained), kind: Write, write: lease.WriteRelease, check: failuresAre(fleet.PhasePending, 1),
+		},
+		"ended by a drain before a restart: no failure": {
+			node: now, name: killed(0), kind: Write, write: lease.WriteUpdate, check: failuresAre(fleet.PhaseBackoff, 1),
+		},
+		"ended for the bucket while draining: free for others, no failure": {
+			node: draining, name: killed(StopBucketLoss), kind: Write, write: lease.WriteRelease, check: failuresAre(fleet.PhasePending, 1),
+		},
+		"draining: a job blocks":               {node: draining, name: alive(fleet.KindJob, nil), kind: Wait},
+		"draining: a hold session blocks":      {node: draining, name: alive(fleet.KindSession, hold), kind: Wait},
+		"draining: an orphan blocks":           {node: draining, name: alive(fleet.KindSession, orphan), kind: Wait},
+		"draining: another session moves":      {node: draining, name: alive(fleet.KindSession, nil), kind: Operate, op: OpStop},
+		"deadline come: the job is stopped":    {node: now, name: alive(fleet.KindJob, nil), kind: Operate, op: OpStop},
+		"deadline come: the orphan is stopped": {node: now, name: alive(fleet.KindSession, orphan), kind: Operate, op: OpStop},
+		"session stopped for a new spec: the new one starts, no failure": {
+			name: func(n *Name) {
+				killed(StopChanged)(n)
+				n.Desired.Spec.Kind = fleet.KindSession
+				newer(n)
+			}, kind: Write, write: lease.WriteUpdate, check: failuresAre(fleet.PhaseStarting, 0),
+		},
+		"session in back-off, spec changed: starts at once": {
+			name: func(n *Name) {
+				rec := ours(fleet.PhaseBackoff)
+				rec.Failures, rec.RetryAfterMillis = 5, 60_000
+				n.View = held(rec)
+				newer(n)
+			}, kind: Write, write: lease.WriteUpdate, check: failuresAre(fleet.PhaseStarting, 0),
+		},
+		"job that ran long: its failures stay": {
+			node: func(n *Node) { n.Wall = wall.Add(time.Hour) },
+			name: func(n *Name) {
+				killed(0)(n)
+				n.Desired.Spec.MaxAttempts = 5
+			}, kind: Write, write: lease.WriteUpdate, check: failuresAre(fleet.PhaseBackoff, 2),
+		},
+		"session that ran long: its failures are forgotten": {
+			node: func(n *Node) { n.Wall = wall.Add(time.Hour) },
+			name: func(n *Name) {
+				killed(0)(n)
+				n.Desired.Spec.Kind = fleet.KindSession
+			}, kind: Write, write: lease.WriteUpdate, check: failuresAre(fleet.PhaseBackoff, 1),
+		},
+	} {
+		t.Run(name, c.run)
+	}
+}
+
 func TestIntentsAreEdges(t *testing.T) {
 	paused := func(n *Name) {
 		rec := ours(fleet.PhasePaused)
@@ -258,8 +364,30 @@ func TestIntentsAreEdges(t *testing.T) {
 			name: func(n *Name) {
 				n.Desired.Spec.Kind = fleet.KindJob
 				n.View, n.Runs = held(ours(fleet.PhaseRunning)), []runtime.Workload{run(runtime.StateExited)}
+				n.Stopped = StopWished
 				ask(n, 1, fleet.VerbCancel)
 			}, kind: Write, write: lease.WriteRelease, check: phaseIs(fleet.PhaseCancelled),
+		},
+		"cancel of a job that ended well by itself: completed": {
+			name: func(n *Name) {
+				n.Desired.Spec.Kind = fleet.KindJob
+				n.View, n.Runs = held(ours(fleet.PhaseRunning)), []runtime.Workload{run(runtime.StateExited)}
+				ask(n, 1, fleet.VerbCancel)
+			}, kind: Write, write: lease.WriteRelease, check: phaseIs(fleet.PhaseCompleted),
+		},
+		"evict of a job that ended well by itself: completed, not run again": {
+			name: func(n *Name) {
+				n.Desired.Spec.Kind = fleet.KindJob
+				n.View, n.Runs = held(ours(fleet.PhaseRunning)), []runtime.Workload{run(runtime.StateExited)}
+				ask(n, 1, fleet.VerbEvict)
+			}, kind: Write, write: lease.WriteRelease, check: phaseIs(fleet.PhaseCompleted),
+		},
+		"job told to end for its time-out that ends well: timed out": {
+			node: func(n *Node) { n.Wall = wall.Add(time.Hour) },
+			name: func(n *Name) {
+				n.Desired.Spec.Kind, n.Desired.Spec.TimeoutMs, n.Stopped = fleet.KindJob, 1000, StopTimeout
+				n.View, n.Runs = held(ours(fleet.PhaseRunning)), []runtime.Workload{run(runtime.StateExited)}
+			}, kind: Write, write: lease.WriteRelease, check: phaseIs(fleet.PhaseTimedOut),
 		},
 		"evict for another epoch: only taken note of": {
 			name: func(n *Name) {

@@ -284,14 +284,12 @@ func (l *Loop) operate(ctx context.Context, op RunOp) OpDone {
 	octx, cancel := context.WithTimeout(ctx, opTimeout+op.Grace)
 	defer cancel()
 	done := OpDone{Op: op.Op}
+	if op.Kind.Needs() && !l.holds(op) {
+		done.Withdrawn = true
+		return done
+	}
 	switch op.Kind {
 	case OpStart:
-		// The token once more, right before the effect: the machine may have
-		// decided before a pause that this goroutine has just woken from.
-		if p := l.token.Load(); p != nil && (l.Now() >= p.Deadline || p.Incarnation != op.Start.Incarnation) {
-			done.Withdrawn = true
-			return done
-		}
 		done.Run, done.Err = l.Runtime.Start(octx, op.Start)
 		if errors.Is(done.Err, ErrLapsed) {
 			return OpDone{Op: op.Op, Withdrawn: true}
@@ -313,6 +311,17 @@ func (l *Loop) operate(ctx context.Context, op RunOp) OpDone {
 		l.ask(ctx, op, &done)
 	}
 	return done
+}
+
+// holds looks at the token once more, right before the effect: the machine may
+// have decided before a pause that this goroutine has just woken from. A machine
+// that stands alone has none.
+func (l *Loop) holds(op RunOp) bool {
+	if !l.Machine.cfg.Fleet {
+		return true
+	}
+	p := l.token.Load()
+	return p != nil && l.Now() < p.Deadline && p.Incarnation == op.Inc
 }
 
 // ask looks up what the runtime knows of a run, where an operation did not say.

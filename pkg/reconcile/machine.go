@@ -21,6 +21,7 @@ type owner interface {
 	CanAct() bool
 	Confirmed() lease.Instant
 	Deadline() lease.Instant
+	TTL() time.Duration
 	Incarnation() uint64
 	State() string
 	NextWake() lease.Instant
@@ -95,6 +96,8 @@ type item struct {
 	hold      lease.Instant // no write before: the last one was refused
 	opHold    lease.Instant // no operation before: the last one failed
 	noPause   bool          // the runtime cannot pause its run
+	stopped   string        // the run that was last told to end
+	cause     StopCause     // and why
 	action    Action        // the last decision, for describe
 	event     *Event        // told when the write in flight has landed
 	told      EventType     // the last event that a waiting decision told
@@ -139,7 +142,8 @@ type Machine struct {
 	used       use
 
 	started   bool
-	confirmed lease.Instant // the previous life's; see Start
+	startedAt lease.Instant
+	previous  Publish // what the last life published; see Start
 	published Publish
 	raiseOK   bool
 	draining  bool
@@ -229,7 +233,8 @@ func (m *Machine) Step(now lease.Instant, wall time.Time, in Input) []Effect {
 
 // start takes over what the last life left.
 func (m *Machine) start(e Start) {
-	m.started, m.confirmed = true, e.Confirmed
+	m.started, m.startedAt = true, m.now
+	m.previous = Publish{Confirmed: e.Confirmed, KillAt: e.KillAt}
 	maxSeen := uint64(0)
 	for name, epoch := range e.Epochs {
 		m.lease(lease.Seen{Name: name, Epoch: epoch})
@@ -286,7 +291,7 @@ func (m *Machine) lease(ev lease.Event) {
 func (m *Machine) notice(e lease.Effect) {
 	switch e := e.(type) {
 	case lease.Joined:
-		m.tell(Event{Type: EventJoined, Message: fmt.Sprintf("incarnation %d", e.Incarnation)})
+		m.tell(Event{Type: EventJoined, Message: m.joined(e)})
 	case lease.Lapsed:
 		m.tell(Event{Type: EventLapsed, Message: "no renewal was confirmed for a whole ttl: the names of this node may have been taken; nothing was stopped for it unless its spec says on_bucket_loss: stop"})
 	case lease.Renewed:
@@ -316,6 +321,14 @@ func (m *Machine) notice(e lease.Effect) {
 	case lease.Changed:
 		m.item(e.Name)
 	}
+}
+
+func (m *Machine) joined(e lease.Joined) string {
+	if e.TTL == m.cfg.Lease.TTL {
+		return fmt.Sprintf("incarnation %d", e.Incarnation)
+	}
+	return fmt.Sprintf("incarnation %d, which keeps the ttl of %v that it was registered with: %v takes effect when this node registers anew, which a start after a drain does",
+		e.Incarnation, e.TTL, m.cfg.Lease.TTL)
 }
 
 func (m *Machine) peerPassed(e lease.PeerPassed) {
@@ -458,7 +471,7 @@ func (m *Machine) publish() {
 	p := Publish{Confirmed: m.own.Confirmed(), Deadline: m.own.Deadline(), Incarnation: m.own.Incarnation()}
 	switch state := m.own.State(); {
 	case p.Confirmed != 0:
-		p.KillAt = p.Confirmed.Add(m.cfg.Lease.TTL * 5 / 6)
+		p.KillAt = p.Confirmed.Add(m.own.TTL() * 5 / 6)
 	case state == "raising", state == "leaving", state == "left", state == "halted":
 		// Nothing may run that must stop: the claims fall, or have fallen.
 	default:

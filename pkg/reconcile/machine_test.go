@@ -303,3 +303,58 @@ func TestGuardIsNeededByWhatMustStop(t *testing.T) {
 		t.Errorf("%v run when a guard stands again, want both", alive())
 	}
 }
+
+// A restart has a sixth of the TTL to confirm its lease before it ends what must
+// not outlive it, as long as another sixth is left for ending it.
+func TestRestartOfANodeWithStopWorkloads(t *testing.T) {
+	for name, tc := range map[string]struct {
+		away time.Duration // since the last confirmed renewal
+		down bool          // the bucket is away too
+		want int           // alive after a third of a sixth
+	}{
+		"within half of the ttl":                   {testTTL / 3, false, 1},
+		"after more than half, the bucket answers": {testTTL * 7 / 12, false, 1},
+		"after more than half, no answer yet":      {testTTL * 7 / 12, true, 1},
+		"after more than two thirds, no answer":    {testTTL*2/3 + testTTL/50, true, 0},
+		"after the deadline, the bucket answers":   {testTTL + time.Second, false, 0},
+		"after more than two thirds, quick answer": {testTTL*2/3 + testTTL/50, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			a := w.node("n-a")
+			w.want("j", fleet.KindJob)
+			w.ring(nil, nil)
+			run2(time.Second, a)
+			w.now = a.kept.Confirmed.Add(tc.away)
+			a.down = tc.down
+			a.boot(w.config("n-a", "second-life"))
+			run2(testTTL/18, a)
+			if got := a.alive("j"); got != tc.want {
+				t.Fatalf("%d alive, want %d", got, tc.want)
+			}
+			if tc.down {
+				run2(testTTL/5, a)
+				if a.alive("j") != 0 {
+					t.Error("still alive when the guard is about to kill it")
+				}
+			}
+		})
+	}
+}
+
+// A restart with another TTL goes by what the last life published.
+func TestRestartWithALongerTTLKeepsTheOldTimes(t *testing.T) {
+	w := newWorld(t)
+	a := w.node("n-a")
+	w.want("j", fleet.KindJob)
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	a.down = true
+	cfg := w.config("n-a", "second-life")
+	cfg.Lease.TTL *= 10
+	a.boot(cfg)
+	run2(testTTL*5/6, a)
+	if a.alive("j") != 0 {
+		t.Error("alive past five sixths of the ttl that its name can be taken by")
+	}
+}

@@ -77,13 +77,22 @@ func (m *Machine) view() Node {
 // lossTimes says when workloads with on_bucket_loss: stop must end: SIGTERM at
 // half the TTL without a confirmed renewal, SIGKILL at five sixths. A node that
 // must raise its incarnation has no time left: its claims fall at that instant.
+//
+// A process life that has confirmed nothing yet goes by what the last one
+// published. It has a sixth of the TTL to confirm its first renewal before
+// anything is told to end, as long as another sixth is left for ending it.
 func (m *Machine) lossTimes() (due bool, killAt lease.Instant) {
-	ttl := m.cfg.Lease.TTL
-	base := max(m.own.Confirmed(), m.confirmed)
 	if m.own.State() == "raising" || m.own.State() == "halted" {
 		return true, m.now
 	}
-	return m.now >= base.Add(ttl/2), base.Add(ttl * 5 / 6)
+	ttl := m.own.TTL()
+	if confirmed := m.own.Confirmed(); confirmed != 0 {
+		return m.now >= confirmed.Add(ttl/2), confirmed.Add(ttl * 5 / 6)
+	}
+	old := m.previous
+	ttl = old.KillAt.Sub(old.Confirmed) * 6 / 5
+	term := max(old.Confirmed.Add(ttl/2), min(m.startedAt.Add(ttl/6), old.KillAt.Add(-ttl/6)))
+	return m.now >= term, old.KillAt
 }
 
 // decide looks at one name and does what Decide says, unless it is a candidate:
@@ -93,6 +102,7 @@ func (m *Machine) decide(node Node, it *item) {
 		Name: it.name, Known: it.known, Desired: it.desired, DesiredAt: it.sync.at, View: m.own.Name(it.name),
 		Runs: it.runs, NotBefore: it.notBefore, NoPause: it.noPause,
 	}
+	n.Stopped = it.stoppedFor(n.record().Instance)
 	if it.op != nil {
 		n.Op = it.op.kind
 	}
@@ -308,6 +318,9 @@ func (m *Machine) operate(it *item, n Name, a Action) {
 	m.running++
 	id := m.newOp(it.name)
 	it.op = &operation{id: id, kind: a.Op, instance: a.Instance, action: a}
+	if a.Op == OpStop {
+		it.stopped, it.cause = a.Instance, a.Cause
+	}
 	if a.Op == OpStop || a.Op == OpRemove {
 		// Both are found to be due again by looking, and must work on a full disk.
 		m.perform(it, n)
@@ -349,6 +362,7 @@ func (m *Machine) committed(e Committed) {
 		return
 	}
 	n := Name{Name: name, Known: it.known, Desired: it.desired, DesiredAt: it.sync.at, View: m.own.Name(name), Runs: it.runs, NotBefore: it.notBefore, NoPause: it.noPause}
+	n.Stopped = it.stoppedFor(n.record().Instance)
 	again := Decide(m.view(), n)
 	if e.Err == nil && again.Kind == it.op.action.Kind && again.Op == it.op.kind && again.Instance == it.op.instance {
 		m.perform(it, n)
@@ -473,6 +487,14 @@ func (it *item) setRun(r runtime.Workload, now lease.Instant) {
 		}
 	}
 	it.runs = append(it.runs, r)
+}
+
+// stoppedFor returns why this process life told a run to end.
+func (it *item) stoppedFor(instance string) StopCause {
+	if instance == "" || it.stopped != instance {
+		return 0
+	}
+	return it.cause
 }
 
 func (it *item) dropRun(instance string) {

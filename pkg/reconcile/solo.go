@@ -57,6 +57,7 @@ func newSolo(cfg Config) *solo {
 func (s *solo) CanAct() bool                     { return true }
 func (s *solo) Confirmed() lease.Instant         { return 0 }
 func (s *solo) Deadline() lease.Instant          { return lease.Never }
+func (s *solo) TTL() time.Duration               { return 0 }
 func (s *solo) Incarnation() uint64              { return soloIncarnation }
 func (s *solo) State() string                    { return "single machine" }
 func (s *solo) NextWake() lease.Instant          { return lease.Never }

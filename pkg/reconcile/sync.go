@@ -9,6 +9,7 @@ import (
 	"github.com/barista-fleet/barista/internal/bucket"
 	"github.com/barista-fleet/barista/pkg/fleet"
 	"github.com/barista-fleet/barista/pkg/lease"
+	"github.com/barista-fleet/barista/pkg/runtime"
 )
 
 // maxBadKeys bounds how many keys that break the naming rule are remembered, so
@@ -91,7 +92,8 @@ type Warn struct{ Message string }
 func (m *Machine) startSync(e Start, maxSeen uint64) {
 	s := &m.sync
 	s.badKeys = map[string]bool{}
-	s.boot = lease.Boot{Identity: e.Identity, Suspicious: e.Suspicious, MaxSeen: maxSeen}
+	idle := len(e.Owned) == 0 && !slices.ContainsFunc(e.Runs, func(r runtime.Workload) bool { return !r.State.Dead() })
+	s.boot = lease.Boot{Identity: e.Identity, Suspicious: e.Suspicious, Idle: idle, MaxSeen: maxSeen}
 	s.fleetID, s.newFleetID = e.FleetID, e.NewFleetID
 	s.nextMeta, s.nextPoll, s.nextResync = m.now, m.now, m.now
 	if !m.cfg.Fleet {

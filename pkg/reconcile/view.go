@@ -62,7 +62,28 @@ type Name struct {
 	// NotBefore is when the next start may be tried, by this node's clock.
 	NotBefore lease.Instant
 	NoPause   bool // the runtime said that it cannot pause this run
+	// Stopped is why this node told the current run to end; 0 if it did not, or in
+	// a process life before this one.
+	Stopped StopCause
 }
+
+// StopCause is why a run was told to end. It decides what its end counts as.
+type StopCause uint8
+
+// The causes. An end that nobody asked for has none of them.
+const (
+	_              StopCause = iota
+	StopUnwanted             // the name was deleted, or is someone else's
+	StopWished               // an operator's intent, or a policy of the spec
+	StopTimeout              // a job ran longer than it may
+	StopDrained              // its node is being emptied
+	StopBucketLoss           // the lease was not confirmed in time
+	StopChanged              // the spec has a newer generation
+)
+
+// interrupted reports an end that says nothing about the workload: the node or
+// the bucket was the reason. It uses up none of its attempts.
+func (c StopCause) interrupted() bool { return c == StopDrained || c == StopBucketLoss }
 
 // record is the ownership record, or an empty one.
 func (n *Name) record() *fleet.Session {
@@ -129,6 +150,11 @@ const (
 	OpRemove
 )
 
+// Needs reports an operation that only the owner of a name may do: it sets a
+// workload going or raises its fencing token. Ending one, or keeping it from
+// running, is harmless whoever owns the name.
+func (k OpKind) Needs() bool { return k == OpStart || k == OpResume || k == OpSetEpoch }
+
 func (k OpKind) String() string {
 	return [...]string{"none", "start", "stop", "pause", "resume", "set-epoch", "remove"}[k]
 }
@@ -159,6 +185,7 @@ type Action struct {
 	Op       OpKind        // Fence, Operate
 	Instance string        // Fence, Operate
 	Grace    time.Duration // OpStop
+	Cause    StopCause     // OpStop
 
 	Write    lease.Write    // Write, Acquire
 	Record   *fleet.Session // Write, Acquire

@@ -57,6 +57,7 @@ type Workload struct {
 	Exit      *fleet.Exit // set when State is Dead
 	CPUMillis int64       // consumed so far, from the kernel's accounting
 	PauseKind string      // frozen, stopped-tree, memory: set when paused
+	Overdue   bool        // ended from outside because it would have outlived the node's lease
 }
 
 // InstanceID derives the id of one run. It is the same for the same arguments,

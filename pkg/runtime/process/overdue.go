@@ -19,6 +19,9 @@ import (
 // that the kernel does not let go does not keep the others alive.
 const overdueLimit = 2 * time.Second
 
+// fileOverdue, in a run's state directory, says that KillOverdue ended the run.
+const fileOverdue = "overdue"
+
 // KillOverdue kills, at once and for good, every run below dir (a Config.Dir) that
 // must not outlive the node's lease. It needs no driver and disturbs none: it
 // reads what the helpers recorded, and kills by the group or the tree named
@@ -38,7 +41,10 @@ func KillOverdue(ctx context.Context, dir string) (killed []runtime.Ref, err err
 		if json.Unmarshal(st.Ref, &ref) != nil || !ref.StopOnLoss {
 			continue
 		}
-		alive, kerr := killState(ctx, st)
+		// Marked before it is killed, so that nobody sees the end without the mark. A
+		// disk that is full costs the mark and not the kill.
+		mark := func() { _ = os.WriteFile(filepath.Join(run, fileOverdue), nil, 0o600) }
+		alive, kerr := killState(ctx, st, mark)
 		if alive {
 			killed = append(killed, ref)
 		}
@@ -47,8 +53,9 @@ func KillOverdue(ctx context.Context, dir string) (killed []runtime.Ref, err err
 	return killed, err
 }
 
-// killState kills what a helper recorded, and reports whether anything was alive.
-func killState(ctx context.Context, st *shim.State) (alive bool, err error) {
+// killState kills what a helper recorded, and reports whether anything was alive;
+// then mark is called first.
+func killState(ctx context.Context, st *shim.State, mark func()) (alive bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, overdueLimit)
 	defer cancel()
 	if st.Cgroup != "" {
@@ -57,6 +64,7 @@ func killState(ctx context.Context, st *shim.State) (alive bool, err error) {
 		if err != nil || len(members) == 0 {
 			return false, nil // the group is gone with its processes
 		}
+		mark()
 		return true, g.Kill()
 	}
 	tree := proctree.Tree{Reaper: st.Shim, Root: st.Child, Tag: st.Tag}
@@ -64,5 +72,6 @@ func killState(ctx context.Context, st *shim.State) (alive bool, err error) {
 	if err != nil || len(members) == 0 {
 		return false, err
 	}
+	mark()
 	return true, tree.Kill(ctx)
 }

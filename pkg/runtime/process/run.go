@@ -144,6 +144,10 @@ func (d *Driver) workload(r *run) runtime.Workload {
 			w.State = runtime.StateLost
 		}
 		w.Started, w.CPUMillis = r.exit.Started, r.exit.CPUMsec
+		if r.exit.Signal != 0 || r.exit.Lost {
+			_, err := os.Stat(filepath.Join(r.dir, fileOverdue))
+			w.Overdue = err == nil
+		}
 		return w
 	}
 	st := r.shimState()
