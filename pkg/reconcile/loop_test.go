@@ -24,6 +24,7 @@ func (r *recorder) Start(_ context.Context, req runtime.StartRequest) (runtime.W
 func (r *recorder) Stop(_ context.Context, id string, _ time.Duration) (runtime.Workload, error) {
 	return runtime.Workload{Ref: runtime.Ref{Instance: id}, State: runtime.StateExited}, r.note(OpStop)
 }
+
 func (r *recorder) Pause(context.Context, string) (string, error) { return "frozen", r.note(OpPause) }
 func (r *recorder) Resume(context.Context, string) error          { return r.note(OpResume) }
 func (r *recorder) Remove(context.Context, string) error          { return r.note(OpRemove) }
@@ -56,7 +57,7 @@ func TestTheTokenIsLookedAtRightBeforeTheEffect(t *testing.T) {
 				r := &recorder{}
 				l := &Loop{Machine: &Machine{cfg: Config{Fleet: !tc.alone}}, Runtime: r, Now: func() lease.Instant { return now }}
 				l.token.Store(tc.token)
-				done := l.operate(context.Background(), RunOp{Kind: kind, Instance: "i", Inc: 3})
+				done := l.operate(t.Context(), RunOp{Kind: kind, Instance: "i", Inc: 3})
 				want := tc.want || !kind.Needs()
 				if got := len(r.did) == 1; got != want || done.Withdrawn == want {
 					t.Errorf("done %v, withdrawn %v; want done %v", r.did, done.Withdrawn, want)

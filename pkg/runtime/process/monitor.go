@@ -174,6 +174,9 @@ func (d *Driver) waitGroup(ctx context.Context, g proctree.Group, ended <-chan s
 // endGroup removes the group of a run that has ended, killing what a stranger
 // may have put into it.
 func (d *Driver) endGroup(r *run) error {
+	if err := d.dropLimits(r.instance); err != nil {
+		d.log.Warn("cannot remove the limits of an ended run", "instance", r.instance, "error", err)
+	}
 	g := r.group()
 	if !g.Exists() {
 		return nil

@@ -42,6 +42,9 @@ type host struct {
 	shims  proctree.Group // where the shims are, out of the agent's own group
 	caps   []string
 	notes  []string
+
+	// limitTops has, by controller, where runs have a v1 group for its limit.
+	limitTops map[string]proctree.LimitGroup
 }
 
 func (h *host) can(capability string) bool {
@@ -74,11 +77,8 @@ func (d *Driver) probe() error {
 		d.host.caps = append(d.host.caps, CapPauseStoppedTree)
 	} else {
 		d.host.caps = append(d.host.caps, CapPauseFrozen, CapCgroup)
-		d.probeLimits()
 	}
-	if d.host.parent == "" {
-		d.host.note("memory, pids and cpu limits of a spec are not enforced: they need cgroups")
-	}
+	d.probeLimits()
 	if os.Geteuid() == 0 {
 		d.host.caps = append(d.host.caps, CapUsers)
 	} else {
@@ -195,13 +195,20 @@ func (d *Driver) sweepProbes() {
 
 // dropGroups removes what makeGroups made if nothing lives in it.
 func (d *Driver) dropGroups() {
-	if d.host.parent == "" {
-		return
+	groups := []proctree.Group{d.host.shims, d.host.parent}
+	if d.host.parent != "" {
+		groups = slices.Insert(groups, 1, d.host.parent.Below(groupBeside))
 	}
-	for _, g := range []proctree.Group{d.host.shims, d.host.parent.Below(groupBeside), d.host.parent} {
+	for _, g := range groups {
+		if g == "" {
+			continue
+		}
 		// Without recursion: that would take away groups that a start is
 		// about to use. What is in use refuses to go.
 		_ = os.Remove(string(g))
+	}
+	for _, top := range d.host.limitTops {
+		_ = top.Remove()
 	}
 }
 
@@ -265,21 +272,6 @@ func (d *Driver) probeStop() error {
 		return fmt.Errorf("probe: kill a process: %w", err)
 	}
 	return nil
-}
-
-// probeLimits sees which controllers reach the groups of runs.
-func (d *Driver) probeLimits() {
-	for _, l := range []struct{ capability, file, name string }{
-		{CapLimitMemory, "memory.max", "memory"},
-		{CapLimitPids, "pids.max", "pids"},
-		{CapLimitCPU, "cpu.max", "cpu"},
-	} {
-		if d.host.shims.Has(l.file) {
-			d.host.caps = append(d.host.caps, l.capability)
-		} else {
-			d.host.note("the %s limit of a spec is not enforced: the %s controller is not in the cgroup v2 hierarchy here", l.name, l.name)
-		}
-	}
 }
 
 // probeChild is a throw-away process. It ends when its input does, and with the

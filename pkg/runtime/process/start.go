@@ -18,7 +18,6 @@ import (
 	"github.com/barista-fleet/barista/pkg/fleet"
 	"github.com/barista-fleet/barista/pkg/reconcile"
 	"github.com/barista-fleet/barista/pkg/runtime"
-	"github.com/barista-fleet/barista/pkg/runtime/proctree"
 	"github.com/barista-fleet/barista/pkg/runtime/shim"
 )
 
@@ -201,9 +200,8 @@ func (d *Driver) makeFiles(l *shim.Launch, req *runtime.StartRequest) error {
 			return err
 		}
 		l.Cgroup = string(g)
-		return d.setLimits(g, &req.Spec)
 	}
-	return nil
+	return d.setLimits(l, &req.Spec)
 }
 
 func makeDir(path string, mode fs.FileMode, uid, gid int) error {
@@ -217,27 +215,6 @@ func makeDir(path string, mode fs.FileMode, uid, gid int) error {
 }
 
 func epochText(epoch uint64) []byte { return append(strconv.AppendUint(nil, epoch, 10), '\n') }
-
-// setLimits sets what the controllers of this machine allow.
-func (d *Driver) setLimits(g proctree.Group, s *fleet.Spec) error {
-	if s.MemoryBytes > 0 && d.host.can(CapLimitMemory) {
-		if err := g.Write("memory.max", strconv.FormatInt(s.MemoryBytes, 10)); err != nil {
-			return err
-		}
-		// Without this a limit means swapping. Not every kernel counts swap.
-		_ = g.Write("memory.swap.max", "0")
-	}
-	if s.Pids > 0 && d.host.can(CapLimitPids) {
-		if err := g.Write("pids.max", strconv.FormatInt(s.Pids, 10)); err != nil {
-			return err
-		}
-	}
-	if s.CPUMillis > 0 && d.host.can(CapLimitCPU) {
-		const period = 100_000 // microseconds, the kernel's default
-		return g.Write("cpu.max", fmt.Sprintf("%d %d", max(s.CPUMillis*period/1000, 1000), period))
-	}
-	return nil
-}
 
 // makeRunDir makes the run's state directory, complete and with its lock held,
 // and only then gives it its name: whoever finds a directory with a run's name

@@ -221,6 +221,9 @@ func (d *Driver) removeFiles(r *run) error {
 			return err
 		}
 	}
+	if err := d.dropLimits(r.instance); err != nil {
+		return err
+	}
 	for _, dir := range []string{d.workDir(r.instance), d.shareDir(r.instance)} {
 		if err := os.RemoveAll(dir); err != nil {
 			return err

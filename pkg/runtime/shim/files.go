@@ -66,6 +66,12 @@ type Launch struct {
 
 	// Cgroup is the existing cgroup v2 directory to start in; empty for none.
 	Cgroup string `json:"cgroup,omitempty"`
+	// LimitGroups are existing cgroup v1 directories to start in as well.
+	LimitGroups []string `json:"limit_groups,omitempty"`
+	// PidsMax is the limit to set on PidsGroup, one of LimitGroups, once only the
+	// workload is in it: this process has threads of its own.
+	PidsGroup string `json:"pids_group,omitempty"`
+	PidsMax   int64  `json:"pids_max,omitempty"`
 	// Tag is an entry of Env that no other run has.
 	Tag string `json:"tag"`
 

@@ -155,13 +155,24 @@ func start(dir string) (*shim, error) {
 	if err := checkLease(l); err != nil {
 		return nil, err
 	}
+	leave, err := enterLimits(l)
+	if err != nil {
+		return nil, err
+	}
 	pid, err := spawn(l, s.out)
+	leave()
 	if err != nil {
 		return nil, err
 	}
 	s.pid = pid
 	s.out.start()
-	st, err := proctree.ReadStat(pid) // unreaped, so it is there even if it has ended
+	if l.PidsGroup != "" {
+		err = proctree.LimitGroup(l.PidsGroup).LimitPids(l.PidsMax)
+	}
+	var st proctree.Stat
+	if err == nil {
+		st, err = proctree.ReadStat(pid) // unreaped, so it is there even if it has ended
+	}
 	if err == nil {
 		s.state.Child = st.ID()
 		err = writeJSON(dir, FileState, s.state)
@@ -169,7 +180,7 @@ func start(dir string) (*shim, error) {
 	if err != nil {
 		killRest(l, self)
 		s.reap()
-		return nil, fmt.Errorf("record the start: %w", err)
+		return nil, fmt.Errorf("complete the start: %w", err)
 	}
 	// After the fork, so that the workload does not inherit it. Only root may.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0)
@@ -263,12 +274,40 @@ func (s *shim) reap() *Exit {
 		if ws.Signaled() {
 			exit.Signal = int(ws.Signal())
 			exit.Code = 128 + exit.Signal
-			exit.OOM = ws.Signal() == syscall.SIGKILL && proctree.Group(s.launch.Cgroup).OOMKills() > 0
+			exit.OOM = ws.Signal() == syscall.SIGKILL && oomKills(s.launch) > 0
 		}
 	}
 	// The group has counted also what was never reaped by anyone.
 	exit.CPUMsec = max(cpu, proctree.Group(s.launch.Cgroup).CPU()).Milliseconds()
 	return exit
+}
+
+// oomKills counts the processes of a run that the kernel has killed for memory.
+func oomKills(l *Launch) int64 {
+	n := proctree.Group(l.Cgroup).OOMKills()
+	for _, g := range l.LimitGroups {
+		n += proctree.LimitGroup(g).OOMKills()
+	}
+	return n
+}
+
+// enterLimits moves this process into the v1 groups of a run, so that what is
+// forked next begins in them, and returns how to get out again: the helper is not
+// to count against its workload's limits, nor to be killed by them.
+func enterLimits(l *Launch) (leave func(), err error) {
+	leave = func() {
+		for _, g := range l.LimitGroups {
+			// One that cannot leave stays: its memory counts, and the workload runs.
+			_ = proctree.LimitGroup(filepath.Dir(g)).Enter()
+		}
+	}
+	for _, g := range l.LimitGroups {
+		if err := proctree.LimitGroup(g).Enter(); err != nil {
+			leave()
+			return nil, fmt.Errorf("enter the group of a limit: %w", err)
+		}
+	}
+	return leave, nil
 }
 
 // forwardTerm passes SIGTERM on to the whole run.

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +30,7 @@ type options struct {
 	ignoreTerm bool
 	killSelf   int
 	burnMillis int
+	allocMB    int
 	printMB    int
 	printLines int
 	rate       int
@@ -52,6 +54,7 @@ func main() {
 	flag.BoolVar(&o.ignoreTerm, "ignore-term", false, "ignore SIGTERM")
 	flag.IntVar(&o.killSelf, "kill-self", 0, "end by sending this `signal` to itself")
 	flag.IntVar(&o.burnMillis, "burn", 0, "consume this many `milliseconds` of CPU first")
+	flag.IntVar(&o.allocMB, "alloc-mb", 0, "allocate and touch this many `MB` of memory first")
 	flag.IntVar(&o.printMB, "print-mb", 0, "print this many `MB` of lines of 100 bytes")
 	flag.IntVar(&o.printLines, "print-lines", 0, "print this many numbered `lines`")
 	flag.IntVar(&o.rate, "rate", 0, "print no more than this many `MB` a second")
@@ -93,6 +96,8 @@ func run(o *options) int {
 		}
 	}
 	burn(time.Duration(o.burnMillis) * time.Millisecond)
+	held := allocate(o.allocMB)
+	defer runtime.KeepAlive(held)
 	if err := output(o); err != nil {
 		return fail(err)
 	}
@@ -108,6 +113,15 @@ func run(o *options) int {
 		time.Sleep(time.Minute) // the signal comes first
 	}
 	return o.exitCode
+}
+
+// allocate returns memory that the kernel has had to give.
+func allocate(mb int) []byte {
+	b := make([]byte, mb<<20)
+	for i := 0; i < len(b); i += os.Getpagesize() {
+		b[i] = 1
+	}
+	return b
 }
 
 func fail(err error) int {
