@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,22 @@ import (
 )
 
 func env(name string) cli.ValueSourceChain { return cli.EnvVars("BARISTA_" + name) }
+
+// outputFlags are those of the commands that print something.
+func outputFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "table or json", Value: "table", Sources: env("OUTPUT")},
+		&cli.BoolFlag{Name: "json", Usage: "the same as -o json", Sources: env("JSON")},
+	}
+}
+
+// driverFlags say how the driver of a data directory is opened.
+func driverFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "node-shim", Usage: "path of node-shim (default: beside this program)", Sources: env("NODE_SHIM")},
+		&cli.StringFlag{Name: "cgroup-parent", Usage: "cgroup v2 directory for workloads, or none (default: found by itself)", Sources: env("CGROUP_PARENT")},
+	}
+}
 
 // dataDirFlag is shared by the agent and the commands that look into it.
 func dataDirFlag() cli.Flag {
@@ -76,7 +93,7 @@ func runAgent(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return usageError(err)
 	}
-	labels, err := parseLabels(c.StringSlice("label"))
+	labels, err := parseLabels(labelsOf(c.StringSlice("label"), os.Getenv("BARISTA_LABELS")))
 	if err != nil {
 		return usageError(err)
 	}
@@ -105,10 +122,19 @@ func runAgent(ctx context.Context, c *cli.Command) error {
 	return agent.Run(ctx, cfg)
 }
 
+// labelsOf takes the variable's value apart, which stands for all repetitions of the
+// flag: its labels are separated by commas. What is typed may have commas in it.
+func labelsOf(given []string, variable string) []string {
+	if len(given) == 1 && given[0] == variable {
+		return strings.Split(variable, ",")
+	}
+	return given
+}
+
 func parseLabels(in []string) (map[string]string, error) {
 	out := make(map[string]string, len(in))
 	for _, s := range in {
-		k, v, ok := strings.Cut(s, "=")
+		k, v, ok := strings.Cut(strings.TrimSpace(s), "=")
 		if !ok || k == "" {
 			return nil, fmt.Errorf("bad --label %q: write it as KEY=VALUE", s)
 		}

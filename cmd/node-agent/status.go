@@ -22,11 +22,9 @@ func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
 		Usage: "say what the agent of a data directory is doing",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			dataDirFlag(),
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "table or json", Value: "table"},
-			&cli.BoolFlag{Name: "json", Usage: "the same as -o json"},
-		},
+		}, outputFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 			defer cancel()

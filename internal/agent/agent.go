@@ -84,7 +84,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("data directory: %w", err)
 	}
 	c.DataDir = abs
-	if c.NodeName == "" {
+	if c.NodeName == "" && c.drain != drainAtStart { // who leaves keeps the name it had
 		if c.NodeName, err = os.Hostname(); err != nil {
 			return c, fmt.Errorf("no node name: %w; give --node-name", err)
 		}
@@ -262,7 +262,12 @@ func (a *Agent) open(ctx context.Context) (reconcile.Start, error) {
 		a.log.Warn("the machine, the boot or the data directory is another than the journal's: this node first watches whether someone else lives under its identity")
 	}
 	life := fleet.NewNonce()
-	a.lastBucket, id.Driver = id.Bucket, driver.Info().Driver
+	if a.cfg.NodeName == "" {
+		if a.cfg.NodeName = id.NodeName; a.cfg.NodeName == "" {
+			a.cfg.NodeName = id.NodeID
+		}
+	}
+	a.lastBucket, id.Driver, id.NodeName = id.Bucket, driver.Info().Driver, a.cfg.NodeName
 	if id.FleetID == "" {
 		id.Bucket = a.cfg.FleetBucket
 	}
