@@ -188,6 +188,7 @@ func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
 	// What cannot be journaled must not be begun, and what was begun must not be
 	// forgotten: the next start decides what can be kept of the file.
 	a.book.broken = func(err error) { end(fmt.Errorf("the journal is broken; a restart repairs it: %w", err)) }
+	u := &uploader{a: a}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
@@ -208,12 +209,18 @@ func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
 		a.loop.Input(lctx, reconcile.Drain{On: true, Leave: true})
 	})
 	if a.local == nil {
-		u := &uploader{a: a}
 		wg.Go(func() { u.run(lctx) })
 		a.guard(lctx, &wg)
 	}
 	err := a.loop.Run(lctx, start)
 	stop()
+	wg.Wait()
+	if errors.Is(err, reconcile.ErrLeft) && a.local == nil {
+		// Nobody comes back here to tell it.
+		if uerr := u.last(ctx); uerr != nil {
+			a.log.Warn("the last events were not uploaded", "err", uerr)
+		}
+	}
 	return err
 }
 

@@ -22,8 +22,12 @@ const uploadEvery = time.Second
 // acknowledgement was lost is written again, under the next key.
 type uploader struct {
 	a    *Agent
-	next uint64 // the next batch's number
+	snap reconcile.Snapshot // the node as it was last seen
+	next uint64             // the next batch's number
 }
+
+// lastUpload bounds the upload of what a node has to tell when it has left.
+const lastUpload = 5 * time.Second
 
 func (u *uploader) run(ctx context.Context) {
 	t := time.NewTicker(uploadEvery)
@@ -45,10 +49,31 @@ func (u *uploader) once(ctx context.Context) error {
 	if err != nil || len(events) == 0 {
 		return err
 	}
-	var snap reconcile.Snapshot
-	if err := u.a.loop.Do(ctx, func(m *reconcile.Machine) { snap = m.Head() }); err != nil {
+	if err := u.a.loop.Do(ctx, func(m *reconcile.Machine) { u.snap = m.Head() }); err != nil {
 		return err
 	}
+	return u.send(ctx, events)
+}
+
+// last uploads what is left when the loop has ended.
+func (u *uploader) last(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastUpload)
+	defer cancel()
+	u.snap = u.a.loop.Machine.Head() // nobody steps it any more
+	for u.snap.Incarnation != 0 {
+		events, err := u.a.j.Events(0, fleet.MaxEventsPerBatch)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		if err := u.send(ctx, events); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *uploader) send(ctx context.Context, events []journal.Event) error {
+	snap := u.snap
 	if snap.Incarnation == 0 {
 		return nil // not in the fleet yet
 	}

@@ -139,6 +139,8 @@ func (v *View) Status() Status {
 func (v *View) lostStatus() Status {
 	verb, pending := v.PendingIntent()
 	switch {
+	case pending && verb == VerbStop:
+		return StatusStopped // nothing runs, and nothing should: there is nothing to decide
 	case v.Desired.Spec.OnOwnerLoss == OwnerLossHold && v.Session.Phase != PhaseStopped && (!pending || verb != VerbReleaseHold):
 		return StatusHeld
 	case v.Session.Phase.Parked() && (!pending || verb != VerbRun && verb != VerbRestart):

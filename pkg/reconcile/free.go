@@ -196,6 +196,8 @@ func claimIt(node Node, n Name, rec *fleet.Session, degraded string) Action {
 	if degraded != "" {
 		a.Reason = degraded
 		a.Event = &Event{Type: EventDegraded, Name: n.Name, Epoch: n.View.Next, Message: degraded}
+	} else if n.alarmDue(node.Wall) {
+		a.Event = &Event{Type: EventAlarm, Name: n.Name, Epoch: n.View.Next, Message: "its alarm has come: it is started"}
 	}
 	return a
 }

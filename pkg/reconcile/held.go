@@ -276,15 +276,22 @@ func ring(node Node, n Name, run runtime.Workload, alive bool) Action {
 		if !node.CanAct {
 			return wait("the alarm waits until the bucket confirms this node's lease")
 		}
-		return operate(OpResume, run, "its alarm has come", nil)
+		return operate(OpResume, run, "its alarm has come", n.event(EventAlarm, "its alarm has come: it is resumed"))
 	case rec.Phase == fleet.PhasePaused && alive:
 		return n.woken(node, 0, seq, "woken by its alarm")
 	case rec.Phase.Parked() && !alive:
-		return n.again(node, 0, seq, "started by its alarm")
+		a := n.again(node, 0, seq, "started by its alarm")
+		if a.Kind == Write {
+			a.Event = n.event(EventAlarm, "its alarm has come: it is started")
+		}
+		return a
 	}
 	c := rec.Clone()
 	c.WakeSeen = seq
-	return Action{Kind: Write, Write: lease.WriteUpdate, Record: c, Reason: "the alarm found it running"}
+	return Action{
+		Kind: Write, Write: lease.WriteUpdate, Record: c, Reason: "the alarm found it running",
+		Event: n.event(EventAlarm, "its alarm has come, and found it running"),
+	}
 }
 
 // recordExit reports how a run ended, before anything of that name is started

@@ -101,6 +101,7 @@ type item struct {
 	action    Action        // the last decision, for describe
 	event     *Event        // told when the write in flight has landed
 	told      EventType     // the last event that a waiting decision told
+	orphaned  bool          // it was told that nobody desires it
 	fencedAt  uint64        // the epoch whose loss was told
 	uses      use           // what it takes of this node's capacity
 }
@@ -302,6 +303,8 @@ func (m *Machine) notice(e lease.Effect) {
 		m.fatal = true
 		m.emit(Fatal{Reason: e.Reason})
 	case lease.Left:
+		m.tell(Event{Type: EventLeft, Message: "nothing runs here and no name is held: this node left the fleet"})
+		m.flush() // nothing is looked at behind Gone
 		m.emit(Gone{})
 	case lease.PeerPassed:
 		m.peerPassed(e)
@@ -347,7 +350,11 @@ func (m *Machine) acquired(e lease.Acquired) {
 	it := m.item(e.Name)
 	delete(m.claiming, e.Name)
 	m.batch.Put = append(m.batch.Put, it.owned(e.Rec))
-	m.tell(Event{Type: EventClaimed, Name: e.Name, Epoch: e.Rec.Epoch, Message: e.Kind.String()})
+	t := EventClaimed
+	if e.Kind == lease.WriteReclaim {
+		t = EventReclaimed
+	}
+	m.tell(Event{Type: t, Name: e.Name, Epoch: e.Rec.Epoch, Message: e.Kind.String()})
 	m.tellOf(it)
 }
 

@@ -180,6 +180,9 @@ func TestDesiredWipedStopsNothing(t *testing.T) {
 	if a.alive("s") != 1 {
 		t.Error("not started again")
 	}
+	if n := a.told(EventOrphaned, "s"); n != 1 {
+		t.Errorf("told %d times after its restart", n)
+	}
 }
 
 // A list of the runtime's that began before a start, and comes after it, does not
@@ -356,5 +359,48 @@ func TestRestartWithALongerTTLKeepsTheOldTimes(t *testing.T) {
 	run2(testTTL*5/6, a)
 	if a.alive("j") != 0 {
 		t.Error("alive past five sixths of the ttl that its name can be taken by")
+	}
+}
+
+// What the vocabulary has a word for is told.
+func TestTransitionsAreTold(t *testing.T) {
+	w := newWorld(t)
+	a := w.node("n-a")
+	w.want("s", fleet.KindSession)
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	if a.told(EventStarting, "s") != 1 || a.told(EventStarted, "s") != 1 {
+		t.Errorf("a start: STARTING %d times, STARTED %d", a.told(EventStarting, "s"), a.told(EventStarted, "s"))
+	}
+	w.want("s", fleet.KindSession, func(d *fleet.Desired) { d.WakeAt = fleet.Alarm{Seq: 1, At: a.wall()} })
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	if a.told(EventAlarm, "s") != 1 {
+		t.Errorf("an alarm: told %d times", a.told(EventAlarm, "s"))
+	}
+	// Fenced by another while the name is not taken: it is this node's again.
+	b := w.node("n-b")
+	w.want("s", fleet.KindSession, func(d *fleet.Desired) { d.Spec.Require = map[string]string{"zone": "none"} })
+	a.down = true
+	run2(3*testTTL, a, b)
+	a.down = false
+	run2(2*testTTL, a, b)
+	if a.told(EventReclaimed, "s") == 0 {
+		t.Errorf("a re-claim was not told: %+v", a.events)
+	}
+	a.inbox = append(a.inbox, Drain{On: true, Leave: true})
+	run2(2*testTTL, a)
+	if a.told(EventLeft, "") != 1 {
+		t.Errorf("leaving: told %d times", a.told(EventLeft, ""))
+	}
+	body, err := fleet.Encode(&fleet.Directive{Head: fleet.Head{Schema: fleet.Schema, Nonce: "x"}, Node: "n-b", Seq: 1, Cordon: true, Reason: "new kernel"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.store.Store.Put(t.Context(), fleet.PrefixDirectives+"n-b", body, bucket.IfAbsent())
+	w.ring(nil, nil)
+	run2(2*time.Minute, b)
+	if b.told(EventCordoned, "") != 1 {
+		t.Errorf("a cordon: told %d times", b.told(EventCordoned, ""))
 	}
 }

@@ -25,6 +25,9 @@ func (m *Machine) pass() {
 		node.DrainNow != m.node.DrainNow || node.Cordoned != m.node.Cordoned || node.Unguarded != m.node.Unguarded {
 		m.allDirty()
 	}
+	if node.Cordoned && !m.node.Cordoned {
+		m.tell(Event{Type: EventCordoned, Message: "this node claims nothing" + m.directed()})
+	}
 	for range passesPerStep {
 		m.node = node
 		for _, name := range m.sortedDirty() {
@@ -39,6 +42,22 @@ func (m *Machine) pass() {
 			return
 		}
 	}
+}
+
+// directed says, for people, what operators asked of this node and why.
+func (m *Machine) directed() string {
+	d := m.sync.directive
+	switch {
+	case d == nil:
+		return ""
+	case d.Drain && d.Reason != "":
+		return ": it is drained: " + d.Reason
+	case d.Drain:
+		return ": it is drained"
+	case d.Reason != "":
+		return ": " + d.Reason
+	}
+	return ""
 }
 
 func (m *Machine) allDirty() {
@@ -136,8 +155,10 @@ func (m *Machine) decide(node Node, it *item) {
 
 // orphan tells, once, of a name that is owned here and that nobody desires.
 func (m *Machine) orphan(it *item, n Name) {
-	if n.Known == Absent && n.View.Held && it.told != EventOrphaned {
-		it.told = EventOrphaned
+	if n.Known != Absent || !n.View.Held {
+		it.orphaned = false
+	} else if !it.orphaned {
+		it.orphaned = true
 		m.tell(*n.event(EventOrphaned, "its desired record is gone; it goes on running until it is deleted by name"))
 	}
 }
@@ -349,6 +370,7 @@ func (m *Machine) perform(it *item, n Name) {
 			Name: it.name, UID: rec.UID, Generation: rec.Generation, Epoch: rec.Epoch, Incarnation: rec.Incarnation,
 			Attempt: rec.Attempt, StopOnLoss: spec.OnBucketLoss == fleet.BucketLossStop && m.cfg.Fleet,
 		}}
+		m.tell(*n.event(EventStarting, "attempt %d starts", rec.Attempt))
 	}
 	m.emit(op)
 }

@@ -210,11 +210,14 @@ type EventType = fleet.EventType
 // The types of events that this package tells.
 const (
 	EventClaimed   = fleet.EventClaimed
+	EventReclaimed = fleet.EventReclaimed
+	EventStarting  = fleet.EventStarting
 	EventStarted   = fleet.EventStarted
 	EventExited    = fleet.EventExited
 	EventPaused    = fleet.EventPaused
 	EventResumed   = fleet.EventResumed
 	EventStopped   = fleet.EventStopped
+	EventAlarm     = fleet.EventAlarm
 	EventReleased  = fleet.EventReleased
 	EventFenced    = fleet.EventFenced
 	EventDegraded  = fleet.EventDegraded
@@ -222,6 +225,8 @@ const (
 	EventOrphaned  = fleet.EventOrphaned
 	EventLapsed    = fleet.EventLapsed
 	EventJoined    = fleet.EventJoined
+	EventLeft      = fleet.EventLeft
+	EventCordoned  = fleet.EventCordoned
 	EventCompleted = fleet.EventCompleted
 	EventFailed    = fleet.EventFailed
 	EventDeleted   = fleet.EventDeleted
