@@ -321,3 +321,23 @@ func TestVersionIsTheLinkers(t *testing.T) {
 		t.Errorf("exit %d, %q", code, out.String())
 	}
 }
+
+func TestLastLines(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"a\nb\nc\n", -1, "a\nb\nc\n"},
+		{"a\nb\nc\n", 0, ""},
+		{"a\nb\nc\n", 1, "c\n"},
+		{"a\nb\nc\n", 2, "b\nc\n"},
+		{"a\nb\nc\n", 9, "a\nb\nc\n"},
+		{"a\nb", 1, "b"},
+		{"", 1, ""},
+	} {
+		if got := string(lastLines([]byte(c.text), c.n)); got != c.want {
+			t.Errorf("the last %d lines of %q are %q, want %q", c.n, c.text, got, c.want)
+		}
+	}
+}

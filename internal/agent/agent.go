@@ -125,6 +125,7 @@ type Agent struct {
 	driver *process.Driver
 	loop   *reconcile.Loop
 	keeper guardKeeper
+	kept   *keptLogs
 
 	lastBucket string // the bucket that the data directory was last used with
 }
@@ -210,6 +211,7 @@ func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
 	})
 	if a.local == nil {
 		wg.Go(func() { u.run(lctx) })
+		wg.Go(func() { a.kept.run(lctx) })
 		a.guard(lctx, &wg)
 	}
 	err := a.loop.Run(lctx, start)
@@ -217,8 +219,10 @@ func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
 	wg.Wait()
 	if errors.Is(err, reconcile.ErrLeft) && a.local == nil {
 		// Nobody comes back here to tell it.
-		if uerr := u.last(ctx); uerr != nil {
-			a.log.Warn("the last events were not uploaded", "err", uerr)
+		lastCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastUpload)
+		defer cancel()
+		if uerr := errors.Join(u.last(lastCtx), a.kept.flush(lastCtx)); uerr != nil {
+			a.log.Warn("the last events or outputs were not uploaded", "err", uerr)
 		}
 	}
 	return err
@@ -444,8 +448,9 @@ func (a *Agent) openLoop(nodeID, writer, life string) error {
 	if err != nil {
 		return err
 	}
+	a.kept = newKeptLogs(a.driver, a.driver, a.store, a.cfg.NodeName, a.log.Warn)
 	a.loop = &reconcile.Loop{
-		Machine: m, Store: a.store, Runtime: a.driver, Journal: a.book, Log: a.log,
+		Machine: m, Store: a.store, Runtime: a.kept, Journal: a.book, Log: a.log,
 		Call: min(lcfg.Call, defaultCallIn), Now: BootTime, Wall: a.wall,
 		Published: func(p reconcile.Publish) {
 			if err := writeLease(a.cfg.DataDir, p); err != nil {

@@ -57,8 +57,6 @@ func (u *uploader) once(ctx context.Context) error {
 
 // last uploads what is left when the loop has ended.
 func (u *uploader) last(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastUpload)
-	defer cancel()
 	u.snap = u.a.loop.Machine.Head() // nobody steps it any more
 	for u.snap.Incarnation != 0 {
 		events, err := u.a.j.Events(0, fleet.MaxEventsPerBatch)

@@ -369,6 +369,7 @@ func (m *Machine) perform(it *item, n Name) {
 			Instance: it.op.instance, FleetID: m.sync.fleetID, NodeID: m.cfg.NodeID, NodeName: m.cfg.Name,
 			Name: it.name, UID: rec.UID, Generation: rec.Generation, Epoch: rec.Epoch, Incarnation: rec.Incarnation,
 			Attempt: rec.Attempt, StopOnLoss: spec.OnBucketLoss == fleet.BucketLossStop && m.cfg.Fleet,
+			KeepLogs: spec.KeepLogs && m.cfg.Fleet,
 		}}
 		m.tell(*n.event(EventStarting, "attempt %d starts", rec.Attempt))
 	}
