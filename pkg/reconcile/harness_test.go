@@ -32,6 +32,7 @@ type rig struct {
 	events []Event
 	kept   Start // what a restart would find
 	down   bool  // the bucket does not answer this node
+	deaf   bool  // its requests arrive and the answers do not
 	starts int
 }
 
@@ -96,7 +97,7 @@ func (r *rig) perform(e Effect) {
 	reply := func(in Input) { r.inbox = append(r.inbox, in) }
 	switch e := e.(type) {
 	case lease.Get:
-		if r.down {
+		if r.down || r.deaf {
 			reply(lease.GotObject{Op: e.Op, Err: bucket.ErrUnreachable})
 			return
 		}
@@ -107,9 +108,13 @@ func (r *rig) perform(e Effect) {
 			reply(lease.PutDone{Op: e.Op, Result: bucket.PutResult{Err: bucket.ErrUnreachable}})
 			return
 		}
-		reply(lease.PutDone{Op: e.Op, Result: r.store.Put(ctx, e.Key, e.Body, e.Cond)})
+		res := r.store.Put(ctx, e.Key, e.Body, e.Cond)
+		if r.deaf {
+			res = bucket.PutResult{Err: bucket.ErrUnreachable}
+		}
+		reply(lease.PutDone{Op: e.Op, Result: res})
 	case lease.List:
-		if r.down {
+		if r.down || r.deaf {
 			reply(lease.Listed{Op: e.Op, Err: bucket.ErrUnreachable})
 			return
 		}

@@ -1,8 +1,10 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/barista-fleet/barista/internal/bucket"
 	"github.com/barista-fleet/barista/pkg/fleet"
+	"github.com/barista-fleet/barista/pkg/lease"
 )
 
 func TestJobRunsOnceToItsEnd(t *testing.T) {
@@ -119,6 +122,47 @@ func TestOutageStopsAndTakesNothing(t *testing.T) {
 	}
 	if a.told(EventLapsed, "") != 1 || b.told(EventLapsed, "") != 1 {
 		t.Errorf("lapse told %d and %d times, want once an episode", a.told(EventLapsed, ""), b.told(EventLapsed, ""))
+	}
+}
+
+// Requests that arrive and are never answered (a one-way partition, a store that
+// is slower than any call may take). A renewal that cannot be confirmed cannot be
+// followed by another, so to the fleet the node is silent, and its names move on.
+// What must stop is dead before; what may go on is ended at first contact.
+func TestOneWayOutage(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("n-a"), w.node("n-b")
+	run2(time.Second, a, b)
+	w.want("j", fleet.KindJob)
+	for i := range 10 {
+		w.want(fmt.Sprintf("s%d", i), fleet.KindSession)
+	}
+	w.ring(nil, nil)
+	run2(2*time.Second, a, b)
+	deaf, other := a, b
+	if w.session("j").Owner == "n-b" {
+		deaf, other = b, a
+	}
+	starts := other.starts
+	deaf.deaf = true
+	for end := w.now.Add(3 * testTTL); w.now < end; {
+		run2(testPoll/2, a, b)
+		if n := a.alive("j") + b.alive("j"); n > 1 {
+			t.Fatalf("the job runs %d times at once", n)
+		}
+	}
+	if other.starts == starts || deaf.told(EventLapsed, "") != 1 {
+		t.Fatalf("%d names moved, lapse told %d times: a test of nothing", other.starts-starts, deaf.told(EventLapsed, ""))
+	}
+	deaf.deaf = false
+	run2(3*testTTL, a, b)
+	for name := range w.owners() {
+		if n := a.alive(name) + b.alive(name); n != 1 {
+			t.Errorf("%s: %d alive after the outage", name, n)
+		}
+	}
+	if s := w.session("j"); s.Owner != other.m.cfg.NodeID || s.Failures > 1 {
+		t.Errorf("job at %s with %d failures", s.Owner, s.Failures)
 	}
 }
 
@@ -403,4 +447,64 @@ func TestTransitionsAreTold(t *testing.T) {
 	if b.told(EventCordoned, "") != 1 {
 		t.Errorf("a cordon: told %d times", b.told(EventCordoned, ""))
 	}
+}
+
+// Two nodes take over the names of a third: each name costs one conditional
+// write, but for a few that both went for.
+func TestMassTakeover(t *testing.T) {
+	const names = 1000
+	w := newWorld(t)
+	a := w.node("n-a")
+	for i := range names {
+		w.want(fmt.Sprintf("s%04d", i), fleet.KindSession)
+	}
+	w.ring(nil, nil)
+	run2(5*time.Second, a)
+	if a.starts != names {
+		t.Fatalf("%d starts on the first node", a.starts)
+	}
+	b, c := w.node("n-b"), w.node("n-c")
+	run2(2*time.Second, a, b, c)
+	before := sessionPuts(w)
+	took := w.now
+	for b.starts+c.starts < names && w.now.Sub(took) < 10*testTTL {
+		run2(testPoll, b, c) // n-a is gone
+	}
+	elapsed := w.now.Sub(took)
+	if b.starts+c.starts != names {
+		t.Fatalf("%d of %d names started again after %v", b.starts+c.starts, names, elapsed)
+	}
+	// One write takes a name, one says that it runs.
+	puts := sessionPuts(w) - before
+	if most := uint64(names * 205 / 100); puts > most {
+		t.Errorf("%d conditional writes for %d names, want at most %d", puts, names, most)
+	}
+	t.Logf("%d conditional writes for %d names, in %v", puts, names, elapsed)
+	if limit := lease.ContenderWait(testTTL, lease.DefaultKillTime) + testBeat + 5*time.Second; elapsed > limit {
+		t.Errorf("took %v of the fleet's time, want at most %v", elapsed, limit)
+	}
+	for i := range names {
+		if s := w.session(fmt.Sprintf("s%04d", i)); s.Epoch != 2 {
+			t.Fatalf("%s at epoch %d", s.Name, s.Epoch)
+		}
+	}
+}
+
+func sessionPuts(w *world) uint64 {
+	c := w.store.Counts()
+	return c["put-if-match sessions"].Total + c["put-if-absent sessions"].Total
+}
+
+// owners says who owns each name that has a record.
+func (w *world) owners() map[string]string {
+	out := map[string]string{}
+	l, err := w.store.List(context.Background(), fleet.PrefixSessions)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range l.Entries {
+		name := strings.TrimPrefix(e.Key, fleet.PrefixSessions)
+		out[name] = w.session(name).Owner
+	}
+	return out
 }

@@ -320,8 +320,9 @@ func (m *Machine) turn(it *item, rivals []string) lease.Instant {
 	if before == 0 {
 		return 0
 	}
-	seen := m.own.Name(it.name).Seen
-	return seen.Add(min(time.Duration(before), 4) * m.cfg.Poll / 2)
+	// From when it could be taken: every node learns of that at about the same time.
+	v := m.own.Name(it.name)
+	return max(v.Seen, v.Lost).Add(min(time.Duration(before), 4) * m.cfg.Poll / 2)
 }
 
 // operate begins an operation on a run. What must be found again after a crash is
