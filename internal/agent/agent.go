@@ -45,6 +45,7 @@ type Config struct {
 	ShimPath    string // default: node-shim beside the running program
 	Cgroup      string // parent of the workloads' cgroups; see process.Config
 	Version     string
+	MetricsAddr string // HOST:PORT to serve metrics on; empty: nowhere
 	Log         *slog.Logger
 
 	// AllowUnproven uses a bucket that failed its probe.
@@ -127,6 +128,8 @@ type Agent struct {
 	keeper guardKeeper
 	kept   *keptLogs
 
+	numbers *numbers
+
 	lastBucket string // the bucket that the data directory was last used with
 }
 
@@ -147,6 +150,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer func() { err = errors.Join(err, j.Close()) }()
 	a := &Agent{cfg: cfg, log: cfg.Log, j: j, opened: opened}
 	a.keeper.a = a
+	a.numbers = newNumbers(a.Status)
 	start, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -154,6 +158,13 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	listener, err := api.Listen(j, cfg.APIGroup)
 	if err != nil {
 		return err
+	}
+	if cfg.MetricsAddr != "" && cfg.drain != drainAtStart {
+		wait, err := a.serveNumbers(context.WithoutCancel(ctx), cfg.MetricsAddr)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		defer func() { err = errors.Join(err, wait()) }()
 	}
 	apiCfg := api.Config{Fleet: cfg.FleetBucket, Logger: a.log}
 	if a.local != nil {
@@ -452,6 +463,7 @@ func (a *Agent) openLoop(nodeID, writer, life string) error {
 	a.loop = &reconcile.Loop{
 		Machine: m, Store: a.store, Runtime: a.kept, Journal: a.book, Log: a.log,
 		Call: min(lcfg.Call, defaultCallIn), Now: BootTime, Wall: a.wall,
+		Told: a.numbers.told,
 		Published: func(p reconcile.Publish) {
 			if err := writeLease(a.cfg.DataDir, p); err != nil {
 				a.log.Error("the lease could not be published", "err", err)
