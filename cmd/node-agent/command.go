@@ -14,6 +14,7 @@ import (
 	"github.com/barista-fleet/barista/internal/agent"
 	"github.com/barista-fleet/barista/pkg/lease"
 	"github.com/barista-fleet/barista/pkg/reconcile"
+	"github.com/barista-fleet/barista/pkg/runtime/process"
 )
 
 func env(name string) cli.ValueSourceChain { return cli.EnvVars("BARISTA_" + name) }
@@ -73,6 +74,7 @@ func runFlags() []cli.Flag {
 		&cli.DurationFlag{Name: "lease-ttl", Usage: "how long this node may be silent before its names can be taken", Value: lease.DefaultTTL, Sources: env("LEASE_TTL")},
 		&cli.DurationFlag{Name: "lease-renew", Usage: "time between renewals; at most a third of the ttl", Value: lease.DefaultHeartbeat, Sources: env("LEASE_RENEW")},
 		&cli.DurationFlag{Name: "poll", Usage: "time between looks at the bucket", Value: reconcile.DefaultPoll, Sources: env("POLL")},
+		&cli.DurationFlag{Name: "keep-fenced", Usage: "how long the working directory of a run is kept whose name this node lost", Value: process.DefaultKeepFenced, Sources: env("KEEP_FENCED")},
 		&cli.StringFlag{Name: "metrics-addr", Usage: "`HOST:PORT` to serve metrics on, as 127.0.0.1:9190 (default: nowhere)", Sources: env("METRICS_ADDR")},
 		&cli.StringFlag{Name: "api-group", Usage: "group that may use the agent's socket", Sources: env("API_GROUP")},
 		&cli.StringFlag{Name: "node-shim", Usage: "path of node-shim (default: beside this program)", Sources: env("NODE_SHIM")},
@@ -114,7 +116,8 @@ func runAgent(ctx context.Context, c *cli.Command) error {
 		DataDir: c.String("data-dir"), NodeName: c.String("node-name"), FleetBucket: c.String("fleet-bucket"),
 		Advertise: c.String("fleet-advertise"), Runtime: c.String("runtime"), Labels: labels, Slots: slots,
 		MaxSessions: c.Int("max-sessions"), TTL: c.Duration("lease-ttl"), Renew: c.Duration("lease-renew"), Poll: c.Duration("poll"),
-		APIGroup: c.String("api-group"), MetricsAddr: c.String("metrics-addr"), ShimPath: c.String("node-shim"), Cgroup: c.String("cgroup-parent"),
+		APIGroup: c.String("api-group"), MetricsAddr: c.String("metrics-addr"),
+		KeepFenced: c.Duration("keep-fenced"), ShimPath: c.String("node-shim"), Cgroup: c.String("cgroup-parent"),
 		Version: version, Log: log, WallShift: c.Duration("test-wall-shift"), NoGuard: c.Bool("test-no-guard"),
 	}
 	if !c.IsSet("lease-renew") {

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/barista-fleet/barista/internal/agent"
+	"github.com/barista-fleet/barista/pkg/runtime/process"
 )
 
 // offlineConfig is what the commands share that work while no agent runs.
@@ -17,6 +18,7 @@ func offlineConfig(c *cli.Command) (agent.Config, error) {
 	return agent.Config{
 		DataDir: c.String("data-dir"), FleetBucket: c.String("fleet-bucket"), NodeName: c.String("node-name"),
 		ShimPath: c.String("node-shim"), Runtime: "process", Cgroup: c.String("cgroup-parent"), Version: version, Log: log,
+		KeepFenced: process.DefaultKeepFenced,
 	}, err
 }
 

@@ -78,6 +78,9 @@ func printStatus(w io.Writer, s api.Status) error {
 	}
 	row("owned", "%d names, %d operations in flight", s.Counts.Owned, s.Counts.Operations)
 	row("pid", "%d, version %s", s.Pid, s.Version)
+	for _, f := range s.Fenced {
+		row("kept", "%s of epoch %d, lost at %s: %s", f.Name, f.Epoch, f.Since.Format(time.RFC3339), f.Path)
+	}
 	if len(s.Names) > 0 {
 		fmt.Fprintln(t, "\nNAME\tPHASE\tEPOCH\tDETAIL")
 	}

@@ -45,6 +45,9 @@ type Config struct {
 	ShimPath    string // default: node-shim beside the running program
 	Cgroup      string // parent of the workloads' cgroups; see process.Config
 	Version     string
+	// KeepFenced is how long the working directory of a run is kept whose name was
+	// lost; 0: not at all.
+	KeepFenced  time.Duration
 	MetricsAddr string // HOST:PORT to serve metrics on; empty: nowhere
 	Log         *slog.Logger
 
@@ -349,7 +352,7 @@ func (a *Agent) openDriver(ctx context.Context, state journal.State) (*process.D
 func (a *Agent) newDriver(ctx context.Context) (*process.Driver, []runtime.Workload, error) {
 	driver, err := process.New(process.Config{
 		Dir: filepath.Join(a.cfg.DataDir, runDirName), ShimPath: a.cfg.ShimPath, Logger: a.log, CgroupParent: a.cfg.Cgroup,
-		LeaseFile: a.leaseFile(),
+		LeaseFile: a.leaseFile(), KeepFenced: a.cfg.KeepFenced,
 	})
 	if err != nil {
 		return nil, nil, err

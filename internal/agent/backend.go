@@ -40,6 +40,13 @@ func (a *Agent) Status(ctx context.Context) (api.Status, error) {
 	if err != nil {
 		return s, err
 	}
+	fenced, err := a.driver.Fenced()
+	if err != nil {
+		s.Notes = append(s.Notes, "what is kept of lost runs cannot be listed: "+err.Error())
+	}
+	for _, f := range fenced {
+		s.Fenced = append(s.Fenced, api.Fenced{Name: f.Ref.Name, Epoch: f.Ref.Epoch, Path: f.Path, Since: f.Since})
+	}
 	if state, err := a.j.Load(); err == nil {
 		s.Counts.EventsPending, s.Counts.EventsDropped = state.Events, state.EventsDropped
 	}

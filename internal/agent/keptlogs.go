@@ -55,10 +55,24 @@ func (k *keptLogs) Watch(ctx context.Context, changed func(runtime.Workload)) er
 
 // Remove implements reconcile.Runtime.
 func (k *keptLogs) Remove(ctx context.Context, instance string) error {
-	err := k.Runtime.Remove(ctx, instance)
+	return k.forget(instance, k.Runtime.Remove(ctx, instance))
+}
+
+// Keep implements reconcile.Keeper.
+func (k *keptLogs) Keep(ctx context.Context, instance string) error {
+	keeper, ok := k.Runtime.(reconcile.Keeper)
+	if !ok {
+		return k.Remove(ctx, instance)
+	}
+	return k.forget(instance, keeper.Keep(ctx, instance))
+}
+
+// forget is told of the removal of a run: if it succeeded the run is not watched any
+// more.
+func (k *keptLogs) forget(instance string, err error) error {
 	if err == nil {
 		k.mu.Lock()
-		delete(k.done, instance) // it is not watched any more
+		delete(k.done, instance)
 		k.mu.Unlock()
 	}
 	return err

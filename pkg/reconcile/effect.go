@@ -77,6 +77,7 @@ type (
 		Instance string
 		Start    runtime.StartRequest // OpStart
 		Grace    time.Duration        // OpStop
+		Keep     bool                 // OpRemove: the name was lost, and what the run left is kept
 		Epoch    uint64               // of the claim that the operation is done under
 		Inc      uint64               // the incarnation of that claim
 	}

@@ -508,3 +508,29 @@ func (w *world) owners() map[string]string {
 	}
 	return out
 }
+
+// What a fenced run left is kept; what any other run left is not.
+func TestFencedRunIsKept(t *testing.T) {
+	w := newWorld(t)
+	a := w.node("n-a")
+	w.want("s", fleet.KindSession)
+	w.want("j", fleet.KindJob)
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	a.exit("j", 0)
+	run2(2*time.Second, a)
+	if len(a.runs) != 1 || a.keeps != 0 {
+		t.Fatalf("%d runs, %d kept after a job's end", len(a.runs), a.keeps)
+	}
+	b := w.node("n-b")
+	a.down = true
+	run2(3*testTTL, a, b)
+	if b.alive("s") != 1 {
+		t.Fatal("not taken")
+	}
+	a.down = false
+	run2(2*testTTL, a, b)
+	if len(a.runs) != 0 || a.keeps != 1 {
+		t.Errorf("%d runs here, %d kept; want the fenced one kept", len(a.runs), a.keeps)
+	}
+}

@@ -364,6 +364,7 @@ func (m *Machine) perform(it *item, n Name) {
 	it.op.running = true
 	rec := n.record()
 	op := RunOp{Op: it.op.id, Kind: it.op.kind, Name: it.name, Instance: it.op.instance, Grace: it.op.action.Grace, Epoch: rec.Epoch, Inc: rec.Incarnation}
+	op.Keep = op.Kind == OpRemove && n.outlived(op.Instance)
 	if op.Kind == OpStart {
 		spec := n.spec()
 		op.Start = runtime.StartRequest{Spec: spec, Ref: runtime.Ref{
