@@ -64,7 +64,7 @@ func (a *app) root() *cli.Command {
 		Description: "Where the fleet is, is said by --fleet-bucket or BARISTA_FLEET_BUCKET:\n" +
 			"s3://BUCKET[/PREFIX], https://HOST/BUCKET or file:///DIRECTORY.\n" +
 			"Credentials come from the usual AWS chain, never from a flag.",
-		Version: version(),
+		Version: versionText(),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: flagBucket, Usage: "the fleet's bucket", Sources: cli.EnvVars(envBucket)},
 			&cli.StringFlag{Name: flagAgent, Usage: "the socket of this machine's agent, instead of a bucket", Sources: cli.EnvVars(envAgent), TakesFile: true},
@@ -164,6 +164,16 @@ func dashes(name string) string {
 	return "--"
 }
 
+// listOf returns the values of a flag that may be repeated. Its variable stands for
+// all repetitions, one a line: a value may have a comma in it.
+func listOf(cmd *cli.Command, flag string) []string {
+	given, source := cmd.StringSlice(flag), envOf(cmd.Name, flag)
+	if all, ok := source.Lookup(); ok && len(given) == 1 && given[0] == all {
+		return strings.FieldsFunc(all, func(r rune) bool { return r == '\n' })
+	}
+	return given
+}
+
 // names returns the positional arguments, of which there must be between least
 // and most (most < 0: any number).
 func (a *app) names(cmd *cli.Command, least, most int) ([]string, error) {
@@ -183,8 +193,15 @@ func (a *app) names(cmd *cli.Command, least, most int) ([]string, error) {
 	return args, nil
 }
 
-// version is the module's version, or the commit it was built from.
-func version() string {
+// version is set by the linker.
+var version string
+
+// versionText is what the linker was told, else the module's version, else the
+// commit that the program was built from.
+func versionText() string {
+	if version != "" {
+		return version
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -288,5 +289,55 @@ func TestExitCodes(t *testing.T) {
 	}
 	if got := worstOf(manyErrors{&fleet.NotFoundError{}, store(bucket.ErrUnreachable), usagef("", "x")}); got != 5 {
 		t.Errorf("the worst of several is %d, want 5", got)
+	}
+}
+
+// A variable stands for all repetitions of its flag, one a line.
+func TestListOfAVariable(t *testing.T) {
+	t.Setenv("BARISTA_APPLY_ENV", "A=1,2\nB=3\n")
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"A=1,2", "B=3"}},
+		{[]string{"--env", "C=4,5"}, []string{"C=4,5"}},
+	} {
+		var got []string
+		cmd := &cli.Command{
+			Name: "apply", DisableSliceFlagSeparator: true, Flags: []cli.Flag{listFlag("apply", "env", "")},
+			Action: func(_ context.Context, cmd *cli.Command) error { got = listOf(cmd, "env"); return nil },
+		}
+		if err := cmd.Run(t.Context(), append([]string{"apply"}, c.args...)); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, %v; want %q", c.args, got, err, c.want)
+		}
+	}
+}
+
+func TestVersionIsTheLinkers(t *testing.T) {
+	defer func(old string) { version = old }(version)
+	version = "v9.9-linked"
+	var out strings.Builder
+	if code := run(t.Context(), []string{"fleetctl", "--version"}, nil, &out, io.Discard); code != 0 || !strings.Contains(out.String(), version) {
+		t.Errorf("exit %d, %q", code, out.String())
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"a\nb\nc\n", -1, "a\nb\nc\n"},
+		{"a\nb\nc\n", 0, ""},
+		{"a\nb\nc\n", 1, "c\n"},
+		{"a\nb\nc\n", 2, "b\nc\n"},
+		{"a\nb\nc\n", 9, "a\nb\nc\n"},
+		{"a\nb", 1, "b"},
+		{"", 1, ""},
+	} {
+		if got := string(lastLines([]byte(c.text), c.n)); got != c.want {
+			t.Errorf("the last %d lines of %q are %q, want %q", c.n, c.text, got, c.want)
+		}
 	}
 }

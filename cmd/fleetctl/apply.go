@@ -69,7 +69,7 @@ func (a *app) apply(ctx context.Context, cmd *cli.Command) error {
 	if cmd.IsSet("if-unchanged") && opt.IfUnchanged == "" {
 		return usagef("fleetctl describe NAME -o json prints it", "--if-unchanged is empty")
 	}
-	if files := cmd.StringSlice("file"); len(files) > 0 {
+	if files := listOf(cmd, "file"); len(files) > 0 {
 		return a.applyFiles(ctx, cmd, files, opt, out)
 	}
 	m, err := a.manifestOf(cmd)
@@ -119,7 +119,7 @@ func (a *app) manifestOf(cmd *cli.Command) (*fleet.Manifest, error) {
 		case f.Bool():
 			values = []string{fmt.Sprint(cmd.Bool(f.Flag))}
 		case f.Repeats():
-			values = cmd.StringSlice(f.Flag)
+			values = listOf(cmd, f.Flag)
 		default:
 			values = []string{cmd.String(f.Flag)}
 		}

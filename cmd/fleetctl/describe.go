@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,6 +101,7 @@ func (a *app) lastEvents(ctx context.Context, cmd *cli.Command, c *fleet.Client,
 		a.problems(problems)
 		all = append(all, events...)
 	}
+	slices.SortStableFunc(all, func(a, b fleet.Event) int { return a.Time.Compare(b.Time) })
 	return all[max(0, len(all)-describeEvents):], nil
 }
 

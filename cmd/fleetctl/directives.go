@@ -38,7 +38,10 @@ func (a *app) uncordonCommand() *cli.Command {
 func (a *app) drainCommand() *cli.Command {
 	const verb = "drain"
 	return &cli.Command{
-		Name: verb, Category: "nodes", Usage: "let a node give up its names and leave; says what keeps it", ArgsUsage: "NODE",
+		Name: verb, Category: "nodes", Usage: "let a node give its names up and claim nothing; says what keeps it", ArgsUsage: "NODE",
+		Description: "Sessions are stopped, freed and start afresh elsewhere. Running jobs, paused sessions, running ones with\n" +
+			"on_owner_loss: hold, and orphans keep the node, until the deadline if one is given. The node stays in the\n" +
+			"fleet and claims again after `fleetctl uncordon`; `node-agent leave` takes it out.",
 		Flags: []cli.Flag{
 			stringFlag(verb, "deadline", "after this `DURATION` the node no longer waits for what keeps it"),
 			stringFlag(verb, "reason", "why, for others to read"),
@@ -168,14 +171,15 @@ func (a *app) drain(ctx context.Context, cmd *cli.Command) error {
 // drainOf says how a name leaves a draining node, and whether it keeps the node.
 func drainOf(v *fleet.View) drainedName {
 	x := drainedName{Name: v.Name, Status: string(v.Status())}
+	alive := v.Session.Phase == fleet.PhaseRunning || v.Session.Phase == fleet.PhaseStarting
 	switch {
 	case v.Status() == fleet.StatusOrphaned:
-		x.Blocks, x.How = true, "has no desired record: fleetctl delete "+v.Name
+		x.Blocks, x.How = true, "has no desired record, and runs until the deadline or fleetctl delete "+v.Name
 	case v.Session.Phase == fleet.PhasePaused:
 		x.Blocks, x.How = true, "its memory is here: fleetctl resume, evict or delete "+v.Name
-	case v.Desired != nil && v.Desired.Spec.OnOwnerLoss == fleet.OwnerLossHold && v.Session.Phase == fleet.PhaseRunning:
+	case v.Desired != nil && v.Desired.Spec.OnOwnerLoss == fleet.OwnerLossHold && alive:
 		x.Blocks, x.How = true, "its policy keeps its memory: fleetctl evict or stop "+v.Name
-	case v.Desired != nil && v.Desired.Spec.Kind == fleet.KindJob && v.Session.Phase == fleet.PhaseRunning:
+	case v.Desired != nil && v.Desired.Spec.Kind == fleet.KindJob && alive:
 		x.Blocks, x.How = true, "runs to its end, or until the deadline"
 	default:
 		x.How = "moves"

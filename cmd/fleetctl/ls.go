@@ -42,7 +42,7 @@ type selector struct {
 
 func newSelector(cmd *cli.Command) (*selector, error) {
 	s := &selector{tenant: cmd.String("tenant"), all: cmd.Bool("all")}
-	for _, l := range cmd.StringSlice("label") {
+	for _, l := range listOf(cmd, "label") {
 		k, v, ok := strings.Cut(l, "=")
 		if k == "" {
 			return nil, usagef("write -l KEY=VALUE or -l KEY", "%q selects nothing", l)
@@ -50,7 +50,7 @@ func newSelector(cmd *cli.Command) (*selector, error) {
 		s.labels = append(s.labels, [2]string{k, v})
 		s.any = append(s.any, !ok)
 	}
-	for _, p := range cmd.StringSlice("phase") {
+	for _, p := range listOf(cmd, "phase") {
 		word := strings.ToUpper(strings.ReplaceAll(p, "-", "_"))
 		if !slices.Contains(fleet.Statuses, fleet.Status(word)) {
 			all := make([]string, len(fleet.Statuses))

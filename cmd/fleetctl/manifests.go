@@ -173,7 +173,7 @@ func (a *app) diff(ctx context.Context, cmd *cli.Command) (changes bool, err err
 	if _, err := a.names(cmd, 0, 0); err != nil {
 		return false, err
 	}
-	files := cmd.StringSlice("file")
+	files := listOf(cmd, "file")
 	if len(files) == 0 {
 		return false, usagef("usage: fleetctl diff -f FILE", "-f is missing")
 	}

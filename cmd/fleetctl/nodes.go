@@ -15,7 +15,7 @@ import (
 func (a *app) nodesCommand() *cli.Command {
 	return &cli.Command{
 		Name: "nodes", Category: "nodes", Usage: "list nodes, as they last described themselves",
-		Description: "State is what the node's record says. Whether a live node is silent cannot be\nseen in one look: that takes watching it over time, which the other nodes do.",
+		Description: "State is what the node's record says; silent is said of a live one whose record the store\nhas not seen renewed for longer than its lease. Nobody decides by that: nodes watch each other.",
 		Action:      a.nodes,
 	}
 }
@@ -39,6 +39,7 @@ type nodeJSON struct {
 	Draining     bool              `json:"draining"`
 	Incarnation  uint64            `json:"incarnation,omitzero"`
 	Beat         uint64            `json:"beat,omitzero"`
+	SilentMillis int64             `json:"silent_ms,omitzero"`
 	TTLMillis    int64             `json:"ttl_ms,omitzero"`
 	FencedBy     string            `json:"fenced_by,omitempty"`
 	Endpoint     string            `json:"endpoint,omitempty"`
@@ -84,6 +85,9 @@ func newNodeJSON(v *fleet.NodeView) nodeJSON {
 		j.Endpoint, j.Runtime, j.Capabilities, j.Labels = n.Endpoint, n.Runtime, n.Capabilities, n.Labels
 		j.Version, j.Capacity = n.Version, n.Capacity
 	}
+	if v.Silent() {
+		j.SilentMillis = v.Unrenewed.Milliseconds()
+	}
 	return j
 }
 
@@ -93,6 +97,9 @@ func stateWords(v *fleet.NodeView) string {
 		return "unreadable"
 	}
 	words := []string{string(v.Node.State)}
+	if v.Silent() {
+		words[0] = "silent"
+	}
 	asked := v.Directive
 	switch {
 	case v.Node.Draining:
@@ -254,6 +261,9 @@ func describeNode(n *fleet.NodeView, j nodeJSON) *fields {
 	if n.Node != nil {
 		f.add("incarnation", "%d", j.Incarnation)
 		f.add("lease", "%s", fleet.FormatMillis(j.TTLMillis))
+		if n.Silent() {
+			f.add("silent", "its record was last renewed %s ago, by the store's clock", n.Unrenewed.Round(time.Second))
+		}
 		f.add("fenced by", "%s", j.FencedBy)
 		f.add("endpoint", "%s", j.Endpoint)
 		f.add("runtime", "%s", j.Runtime)

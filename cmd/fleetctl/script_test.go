@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fails": cmdFails, "node": cmdNode, "claim": cmdClaim, "plant": cmdPlant, "cat": cmdCat, "event": cmdEvent, "scrub": cmdScrub,
-			"agent": cmdAgent, "harmless": cmdHarmless,
+			"age": cmdAge, "agent": cmdAgent, "harmless": cmdHarmless,
 		},
 	})
 }
@@ -165,6 +166,20 @@ func cmdPlant(ts *testscript.TestScript, _ bool, args []string) {
 		text = s // \x1b and the like
 	}
 	put(ts, args[0], []byte(text))
+}
+
+// cmdAge makes an object look as if it was written so long ago.
+func cmdAge(ts *testscript.TestScript, _ bool, args []string) {
+	d, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	dir := strings.TrimPrefix(ts.Getenv("BARISTA_FLEET_BUCKET"), "file://")
+	found, err := filepath.Glob(filepath.Join(dir, "*", strings.ReplaceAll(args[0], "/", "+/")))
+	ts.Check(err)
+	if len(found) != 1 {
+		ts.Fatalf("%s is %q", args[0], found)
+	}
+	at := time.Now().Add(-d)
+	ts.Check(os.Chtimes(found[0], at, at))
 }
 
 func cmdCat(ts *testscript.TestScript, _ bool, args []string) {

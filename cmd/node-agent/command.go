@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -13,9 +14,26 @@ import (
 	"github.com/barista-fleet/barista/internal/agent"
 	"github.com/barista-fleet/barista/pkg/lease"
 	"github.com/barista-fleet/barista/pkg/reconcile"
+	"github.com/barista-fleet/barista/pkg/runtime/process"
 )
 
 func env(name string) cli.ValueSourceChain { return cli.EnvVars("BARISTA_" + name) }
+
+// outputFlags are those of the commands that print something.
+func outputFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "table or json", Value: "table", Sources: env("OUTPUT")},
+		&cli.BoolFlag{Name: "json", Usage: "the same as -o json", Sources: env("JSON")},
+	}
+}
+
+// driverFlags say how the driver of a data directory is opened.
+func driverFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "node-shim", Usage: "path of node-shim (default: beside this program)", Sources: env("NODE_SHIM")},
+		&cli.StringFlag{Name: "cgroup-parent", Usage: "cgroup v2 directory for workloads, or none (default: found by itself)", Sources: env("CGROUP_PARENT")},
+	}
+}
 
 // dataDirFlag is shared by the agent and the commands that look into it.
 func dataDirFlag() cli.Flag {
@@ -56,6 +74,8 @@ func runFlags() []cli.Flag {
 		&cli.DurationFlag{Name: "lease-ttl", Usage: "how long this node may be silent before its names can be taken", Value: lease.DefaultTTL, Sources: env("LEASE_TTL")},
 		&cli.DurationFlag{Name: "lease-renew", Usage: "time between renewals; at most a third of the ttl", Value: lease.DefaultHeartbeat, Sources: env("LEASE_RENEW")},
 		&cli.DurationFlag{Name: "poll", Usage: "time between looks at the bucket", Value: reconcile.DefaultPoll, Sources: env("POLL")},
+		&cli.DurationFlag{Name: "keep-fenced", Usage: "how long the working directory of a run is kept whose name this node lost", Value: process.DefaultKeepFenced, Sources: env("KEEP_FENCED")},
+		&cli.StringFlag{Name: "metrics-addr", Usage: "`HOST:PORT` to serve metrics on, as 127.0.0.1:9190 (default: nowhere)", Sources: env("METRICS_ADDR")},
 		&cli.StringFlag{Name: "api-group", Usage: "group that may use the agent's socket", Sources: env("API_GROUP")},
 		&cli.StringFlag{Name: "node-shim", Usage: "path of node-shim (default: beside this program)", Sources: env("NODE_SHIM")},
 		&cli.StringFlag{Name: "cgroup-parent", Usage: "cgroup v2 directory for workloads, or none (default: found by itself)", Sources: env("CGROUP_PARENT")},
@@ -76,7 +96,7 @@ func runAgent(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return usageError(err)
 	}
-	labels, err := parseLabels(c.StringSlice("label"))
+	labels, err := parseLabels(labelsOf(c.StringSlice("label"), os.Getenv("BARISTA_LABELS")))
 	if err != nil {
 		return usageError(err)
 	}
@@ -96,7 +116,8 @@ func runAgent(ctx context.Context, c *cli.Command) error {
 		DataDir: c.String("data-dir"), NodeName: c.String("node-name"), FleetBucket: c.String("fleet-bucket"),
 		Advertise: c.String("fleet-advertise"), Runtime: c.String("runtime"), Labels: labels, Slots: slots,
 		MaxSessions: c.Int("max-sessions"), TTL: c.Duration("lease-ttl"), Renew: c.Duration("lease-renew"), Poll: c.Duration("poll"),
-		APIGroup: c.String("api-group"), ShimPath: c.String("node-shim"), Cgroup: c.String("cgroup-parent"),
+		APIGroup: c.String("api-group"), MetricsAddr: c.String("metrics-addr"),
+		KeepFenced: c.Duration("keep-fenced"), ShimPath: c.String("node-shim"), Cgroup: c.String("cgroup-parent"),
 		Version: version, Log: log, WallShift: c.Duration("test-wall-shift"), NoGuard: c.Bool("test-no-guard"),
 	}
 	if !c.IsSet("lease-renew") {
@@ -105,10 +126,19 @@ func runAgent(ctx context.Context, c *cli.Command) error {
 	return agent.Run(ctx, cfg)
 }
 
+// labelsOf takes the variable's value apart, which stands for all repetitions of the
+// flag: its labels are separated by commas. What is typed may have commas in it.
+func labelsOf(given []string, variable string) []string {
+	if len(given) == 1 && given[0] == variable {
+		return strings.Split(variable, ",")
+	}
+	return given
+}
+
 func parseLabels(in []string) (map[string]string, error) {
 	out := make(map[string]string, len(in))
 	for _, s := range in {
-		k, v, ok := strings.Cut(s, "=")
+		k, v, ok := strings.Cut(strings.TrimSpace(s), "=")
 		if !ok || k == "" {
 			return nil, fmt.Errorf("bad --label %q: write it as KEY=VALUE", s)
 		}

@@ -21,11 +21,9 @@ func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "try whether the bucket does what a fleet rests on; exit status 0 if it does",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "fleet-bucket", Usage: "the bucket to try", Sources: env("FLEET_BUCKET")},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "table or json", Value: "table"},
-			&cli.BoolFlag{Name: "json", Usage: "the same as -o json"},
-		},
+		}, outputFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			url := c.String("fleet-bucket")
 			if url == "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -21,11 +22,9 @@ func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
 		Usage: "say what the agent of a data directory is doing",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			dataDirFlag(),
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "table or json", Value: "table"},
-			&cli.BoolFlag{Name: "json", Usage: "the same as -o json"},
-		},
+		}, outputFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 			defer cancel()
@@ -72,8 +71,16 @@ func printStatus(w io.Writer, s api.Status) error {
 	for _, n := range s.Driver.Notes {
 		row("", "%s", n)
 	}
+	if g := s.Guard; g != nil && g.Pid != 0 {
+		row("guard", "%s", strings.TrimSpace(fmt.Sprintf("pid %d %s", g.Pid, g.Cgroup)))
+	} else if g != nil {
+		row("guard", "none: %s", g.Reason)
+	}
 	row("owned", "%d names, %d operations in flight", s.Counts.Owned, s.Counts.Operations)
 	row("pid", "%d, version %s", s.Pid, s.Version)
+	for _, f := range s.Fenced {
+		row("kept", "%s of epoch %d, lost at %s: %s", f.Name, f.Epoch, f.Since.Format(time.RFC3339), f.Path)
+	}
 	if len(s.Names) > 0 {
 		fmt.Fprintln(t, "\nNAME\tPHASE\tEPOCH\tDETAIL")
 	}

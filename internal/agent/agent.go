@@ -45,6 +45,10 @@ type Config struct {
 	ShimPath    string // default: node-shim beside the running program
 	Cgroup      string // parent of the workloads' cgroups; see process.Config
 	Version     string
+	// KeepFenced is how long the working directory of a run is kept whose name was
+	// lost; 0: not at all.
+	KeepFenced  time.Duration
+	MetricsAddr string // HOST:PORT to serve metrics on; empty: nowhere
 	Log         *slog.Logger
 
 	// AllowUnproven uses a bucket that failed its probe.
@@ -84,7 +88,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("data directory: %w", err)
 	}
 	c.DataDir = abs
-	if c.NodeName == "" {
+	if c.NodeName == "" && c.drain != drainAtStart { // who leaves keeps the name it had
 		if c.NodeName, err = os.Hostname(); err != nil {
 			return c, fmt.Errorf("no node name: %w; give --node-name", err)
 		}
@@ -124,6 +128,10 @@ type Agent struct {
 	local  *localstore.Store // nil in a fleet
 	driver *process.Driver
 	loop   *reconcile.Loop
+	keeper guardKeeper
+	kept   *keptLogs
+
+	numbers *numbers
 
 	lastBucket string // the bucket that the data directory was last used with
 }
@@ -144,6 +152,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	a := &Agent{cfg: cfg, log: cfg.Log, j: j, opened: opened}
+	a.keeper.a = a
+	a.numbers = newNumbers(a.Status)
 	start, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -151,6 +161,13 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	listener, err := api.Listen(j, cfg.APIGroup)
 	if err != nil {
 		return err
+	}
+	if cfg.MetricsAddr != "" && cfg.drain != drainAtStart {
+		wait, err := a.serveNumbers(context.WithoutCancel(ctx), cfg.MetricsAddr)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		defer func() { err = errors.Join(err, wait()) }()
 	}
 	apiCfg := api.Config{Fleet: cfg.FleetBucket, Logger: a.log}
 	if a.local != nil {
@@ -186,6 +203,7 @@ func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
 	// What cannot be journaled must not be begun, and what was begun must not be
 	// forgotten: the next start decides what can be kept of the file.
 	a.book.broken = func(err error) { end(fmt.Errorf("the journal is broken; a restart repairs it: %w", err)) }
+	u := &uploader{a: a}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
@@ -206,13 +224,32 @@ func (a *Agent) runLoop(ctx context.Context, start reconcile.Start) error {
 		a.loop.Input(lctx, reconcile.Drain{On: true, Leave: true})
 	})
 	if a.local == nil {
-		u := &uploader{a: a}
 		wg.Go(func() { u.run(lctx) })
-		wg.Go(func() { a.keepGuard(lctx) })
+		wg.Go(func() { a.kept.run(lctx) })
+		a.guard(lctx, &wg)
 	}
 	err := a.loop.Run(lctx, start)
 	stop()
+	wg.Wait()
+	if errors.Is(err, reconcile.ErrLeft) && a.local == nil {
+		// Nobody comes back here to tell it.
+		lastCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastUpload)
+		defer cancel()
+		if uerr := errors.Join(u.last(lastCtx), a.kept.flush(lastCtx)); uerr != nil {
+			a.log.Warn("the last events or outputs were not uploaded", "err", uerr)
+		}
+	}
 	return err
+}
+
+// guard begins to keep a guard. Before one stands, nothing that needs one starts.
+func (a *Agent) guard(ctx context.Context, wg *sync.WaitGroup) {
+	if a.cfg.NoGuard {
+		a.log.Warn("runs without a guard: a stopped agent's workloads can outlive its lease")
+		return
+	}
+	a.loop.Input(ctx, reconcile.Guard{Missing: true})
+	wg.Go(func() { a.keeper.run(ctx) })
 }
 
 // explain names the buckets in the words of the command line.
@@ -250,7 +287,12 @@ func (a *Agent) open(ctx context.Context) (reconcile.Start, error) {
 		a.log.Warn("the machine, the boot or the data directory is another than the journal's: this node first watches whether someone else lives under its identity")
 	}
 	life := fleet.NewNonce()
-	a.lastBucket, id.Driver = id.Bucket, driver.Info().Driver
+	if a.cfg.NodeName == "" {
+		if a.cfg.NodeName = id.NodeName; a.cfg.NodeName == "" {
+			a.cfg.NodeName = id.NodeID
+		}
+	}
+	a.lastBucket, id.Driver, id.NodeName = id.Bucket, driver.Info().Driver, a.cfg.NodeName
 	if id.FleetID == "" {
 		id.Bucket = a.cfg.FleetBucket
 	}
@@ -310,7 +352,7 @@ func (a *Agent) openDriver(ctx context.Context, state journal.State) (*process.D
 func (a *Agent) newDriver(ctx context.Context) (*process.Driver, []runtime.Workload, error) {
 	driver, err := process.New(process.Config{
 		Dir: filepath.Join(a.cfg.DataDir, runDirName), ShimPath: a.cfg.ShimPath, Logger: a.log, CgroupParent: a.cfg.Cgroup,
-		LeaseFile: a.leaseFile(),
+		LeaseFile: a.leaseFile(), KeepFenced: a.cfg.KeepFenced,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -420,9 +462,11 @@ func (a *Agent) openLoop(nodeID, writer, life string) error {
 	if err != nil {
 		return err
 	}
+	a.kept = newKeptLogs(a.driver, a.driver, a.store, a.cfg.NodeName, a.log.Warn)
 	a.loop = &reconcile.Loop{
-		Machine: m, Store: a.store, Runtime: a.driver, Journal: a.book, Log: a.log,
+		Machine: m, Store: a.store, Runtime: a.kept, Journal: a.book, Log: a.log,
 		Call: min(lcfg.Call, defaultCallIn), Now: BootTime, Wall: a.wall,
+		Told: a.numbers.told,
 		Published: func(p reconcile.Publish) {
 			if err := writeLease(a.cfg.DataDir, p); err != nil {
 				a.log.Error("the lease could not be published", "err", err)

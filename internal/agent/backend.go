@@ -30,6 +30,7 @@ func (a *Agent) Status(ctx context.Context) (api.Status, error) {
 	}
 	if a.local == nil {
 		s.Fleet = a.store.Description()
+		s.Guard = a.keeper.status.Load()
 		s.Requests = map[string]api.Requests{}
 		for class, c := range a.meter.Counts() {
 			s.Requests[class] = api.Requests{Total: c.Total, Failed: c.Failed, Conflicts: c.Conflicts}
@@ -38,6 +39,13 @@ func (a *Agent) Status(ctx context.Context) (api.Status, error) {
 	err := a.loop.Do(ctx, func(m *reconcile.Machine) { a.fill(&s, m.Snapshot()) })
 	if err != nil {
 		return s, err
+	}
+	fenced, err := a.driver.Fenced()
+	if err != nil {
+		s.Notes = append(s.Notes, "what is kept of lost runs cannot be listed: "+err.Error())
+	}
+	for _, f := range fenced {
+		s.Fenced = append(s.Fenced, api.Fenced{Name: f.Ref.Name, Epoch: f.Ref.Epoch, Path: f.Path, Since: f.Since})
 	}
 	if state, err := a.j.Load(); err == nil {
 		s.Counts.EventsPending, s.Counts.EventsDropped = state.Events, state.EventsDropped

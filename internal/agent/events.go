@@ -22,8 +22,12 @@ const uploadEvery = time.Second
 // acknowledgement was lost is written again, under the next key.
 type uploader struct {
 	a    *Agent
-	next uint64 // the next batch's number
+	snap reconcile.Snapshot // the node as it was last seen
+	next uint64             // the next batch's number
 }
+
+// lastUpload bounds the upload of what a node has to tell when it has left.
+const lastUpload = 5 * time.Second
 
 func (u *uploader) run(ctx context.Context) {
 	t := time.NewTicker(uploadEvery)
@@ -45,25 +49,37 @@ func (u *uploader) once(ctx context.Context) error {
 	if err != nil || len(events) == 0 {
 		return err
 	}
-	var snap reconcile.Snapshot
-	if err := u.a.loop.Do(ctx, func(m *reconcile.Machine) { snap = m.Head() }); err != nil {
+	if err := u.a.loop.Do(ctx, func(m *reconcile.Machine) { u.snap = m.Head() }); err != nil {
 		return err
 	}
+	return u.send(ctx, events)
+}
+
+// last uploads what is left when the loop has ended.
+func (u *uploader) last(ctx context.Context) error {
+	u.snap = u.a.loop.Machine.Head() // nobody steps it any more
+	for u.snap.Incarnation != 0 {
+		events, err := u.a.j.Events(0, fleet.MaxEventsPerBatch)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		if err := u.send(ctx, events); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *uploader) send(ctx context.Context, events []journal.Event) error {
+	snap := u.snap
 	if snap.Incarnation == 0 {
 		return nil // not in the fleet yet
 	}
 	u.next = max(u.next, events[0].Seq)
-	batch := fleet.EventBatch{
+	body, last, err := encodeEvents(fleet.EventBatch{
 		Head: fleet.Head{Schema: fleet.Schema, Nonce: fleet.NewNonce()},
 		Node: snap.NodeID, NodeName: u.a.cfg.NodeName, Incarnation: snap.Incarnation, Seq: u.next,
-	}
-	for _, e := range events {
-		var ev fleet.Event
-		if err := json.Unmarshal(e.Data, &ev); err == nil {
-			batch.Events = append(batch.Events, ev)
-		}
-	}
-	body, err := fleet.Encode(&batch)
+	}, events)
 	if err != nil {
 		return err
 	}
@@ -76,5 +92,23 @@ func (u *uploader) once(ctx context.Context) error {
 	if r.Outcome != bucket.Applied {
 		return r.Err
 	}
-	return u.a.j.Commit(ctx, journal.Batch{Class: journal.Essential, DropEvents: events[len(events)-1].Seq})
+	return u.a.j.Commit(ctx, journal.Batch{Class: journal.Essential, DropEvents: last})
+}
+
+// encodeEvents makes a batch of as many events as one record takes, and returns the
+// number of the last one that it deals with. What the journal holds and nobody can
+// read is left out: it must not keep what is behind it from being told.
+func encodeEvents(batch fleet.EventBatch, events []journal.Event) (body []byte, last uint64, err error) {
+	var seqs []uint64
+	for _, e := range events {
+		var ev fleet.Event
+		if err := json.Unmarshal(e.Data, &ev); err == nil && ev.ID != "" {
+			batch.Events, seqs = append(batch.Events, ev), append(seqs, e.Seq)
+		}
+	}
+	body, taken, err := fleet.EncodeEventBatch(batch)
+	if taken < len(seqs) && taken > 0 {
+		return body, seqs[taken] - 1, err
+	}
+	return body, events[len(events)-1].Seq, err
 }

@@ -121,7 +121,7 @@ func (b *book) Commit(in reconcile.Batch) func() error {
 		b.events++
 		body, err := json.Marshal(fleet.Event{
 			ID:   fmt.Sprintf("%s-%d", b.life, b.events),
-			Time: b.wall().UTC(), Node: b.name, Name: e.Name, Epoch: e.Epoch, Type: e.Type, Message: e.Message,
+			Time: b.wall().UTC(), Node: b.name, Name: e.Name, Epoch: e.Epoch, Type: e.Type, Message: fleet.Sentence(e.Message),
 		})
 		if err != nil {
 			return func() error { return err }

@@ -45,12 +45,12 @@ func StopAll(ctx context.Context, cfg Config, grace time.Duration) (names []stri
 // With forget the bucket is not asked: that is for a bucket that is gone for
 // good, and it is refused while workloads run.
 func Leave(ctx context.Context, cfg Config, forget bool) (err error) {
+	cfg.drain = drainAtStart
 	cfg, err = cfg.withDefaults()
 	if err != nil {
 		return err
 	}
 	if !forget {
-		cfg.drain = drainAtStart
 		if cfg.FleetBucket == "" {
 			return errors.New("leave needs the bucket to free this node's names in: give --fleet-bucket, or --forget if that bucket is gone for good")
 		}

@@ -113,6 +113,7 @@ func wantCode(t *testing.T, err error, code api.Code) *api.Error {
 func TestObjectConformance(t *testing.T) {
 	var j *journal.Journal
 	suite := buckettest.Suite{
+		Undated: true,
 		Plant: func(t *testing.T, _ bucket.Store, key string, body []byte) {
 			if _, err := j.PutObject(t.Context(), key, body, journal.Always()); err != nil {
 				t.Fatal(err)

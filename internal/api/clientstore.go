@@ -158,7 +158,7 @@ func (c *Client) List(ctx context.Context, prefix string) (bucket.Listing, error
 	}
 	out := bucket.Listing{Date: l.Date, Entries: make([]bucket.Entry, len(entries))}
 	for i, e := range entries {
-		out.Entries[i] = bucket.Entry{Key: e.Key, ETag: bucket.ETag(e.ETag), Size: e.Size}
+		out.Entries[i] = bucket.Entry{Key: e.Key, ETag: bucket.ETag(e.ETag), Size: e.Size, Modified: e.Modified}
 	}
 	return out, nil
 }

@@ -29,6 +29,8 @@ type entry struct {
 	Key  string `json:"key"`
 	ETag string `json:"etag"`
 	Size int64  `json:"size"`
+
+	Modified time.Time `json:"modified,omitzero"`
 }
 
 // store returns the store to use, or why there is none.
@@ -143,7 +145,7 @@ func (s *Server) listObjects(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := listing{Date: l.Date, Entries: make([]entry, len(l.Entries))}
 	for i, e := range l.Entries {
-		out.Entries[i] = entry{Key: e.Key, ETag: string(e.ETag), Size: e.Size}
+		out.Entries[i] = entry{Key: e.Key, ETag: string(e.ETag), Size: e.Size, Modified: e.Modified}
 	}
 	s.reply(w, http.StatusOK, out)
 	return nil

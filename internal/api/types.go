@@ -1,6 +1,9 @@
 package api
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // State is what the agent is doing about its place in the fleet.
 type State string
@@ -36,8 +39,10 @@ type Status struct {
 	Endpoint       string `json:"endpoint,omitempty"`
 
 	Driver   Driver              `json:"driver"`
+	Guard    *Guard              `json:"guard,omitempty"` // absent without a bucket
 	Counts   Counts              `json:"counts"`
 	Names    []Name              `json:"names"`              // by name
+	Fenced   []Fenced            `json:"fenced,omitempty"`   // kept of lost runs, the oldest first
 	Requests map[string]Requests `json:"requests,omitempty"` // to the bucket, by class
 	Journal  Journal             `json:"journal"`
 	Notes    []string            `json:"notes,omitempty"` // whatever an operator should know
@@ -49,6 +54,21 @@ type Driver struct {
 	Isolation    string   `json:"isolation,omitempty"`
 	Capabilities []string `json:"capabilities,omitempty"`
 	Notes        []string `json:"notes,omitempty"`
+}
+
+// Guard describes the process that ends workloads which must not outlive the lease.
+type Guard struct {
+	Pid    int    `json:"pid,omitempty"`    // 0: none stands
+	Cgroup string `json:"cgroup,omitempty"` // where it is in the cgroup v2 hierarchy
+	Reason string `json:"reason,omitempty"` // why none stands
+}
+
+// Fenced is what is kept of a run whose name this node lost.
+type Fenced struct {
+	Name  string    `json:"name"`
+	Epoch uint64    `json:"epoch"`
+	Path  string    `json:"path"`
+	Since time.Time `json:"since"`
 }
 
 // Counts sums up what the agent holds.

@@ -85,6 +85,10 @@ type Entry struct {
 	Key  string
 	ETag ETag
 	Size int64 // bytes
+	// Modified is when this version was written, by the store's clock; zero if the
+	// store does not say. Ages are judged by it, against the Date of the Listing
+	// it came with. Ownership never is.
+	Modified time.Time
 }
 
 // Listing is the answer of a List.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 )
 
 // An object's file starts with one line of fixed length that holds its ETag, a
@@ -44,52 +45,60 @@ func parseHeader(b []byte) (ETag, bool) {
 // put one there.
 var errNotFile = errors.New("not a regular file")
 
-// stat reads an object's ETag and size, and no body.
-func stat(root *os.Root, path string) (etag ETag, size int64, err error) {
-	obj, size, err := read(root, path, false)
-	return obj.ETag, size, err
+// stat reads what a listing says of an object, but for its key, and no body.
+func stat(root *os.Root, path string) (Entry, error) {
+	obj, info, err := read(root, path, false)
+	return Entry{ETag: obj.ETag, Size: info.size, Modified: info.modified}, err
+}
+
+// fileInfo is what an object's file says beside its contents. A file is written
+// once, under a temporary name, so its time is that of the version in it.
+type fileInfo struct {
+	size     int64
+	modified time.Time
 }
 
 // read reads an object. A missing one answers an error that is fs.ErrNotExist.
-func read(root *os.Root, path string, withBody bool) (obj Object, size int64, err error) {
+func read(root *os.Root, path string, withBody bool) (obj Object, is fileInfo, err error) {
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe put there by hand must not hold us
 	if err != nil {
-		return Object{}, 0, notThere(err)
+		return Object{}, is, notThere(err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return Object{}, 0, err
+		return Object{}, is, err
 	}
+	is.modified = info.ModTime()
 	if !info.Mode().IsRegular() {
-		return Object{}, 0, errNotFile
+		return Object{}, is, errNotFile
 	}
 	head := make([]byte, headerLen)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return Object{}, 0, err
+		return Object{}, is, err
 	}
 	head = head[:n]
 	etag, ours := parseHeader(head)
 	obj = Object{Status: Found, ETag: etag}
-	size = info.Size()
+	is.size = info.Size()
 	if ours {
-		size -= int64(headerLen)
+		is.size -= int64(headerLen)
 		if !withBody {
-			return obj, size, nil
+			return obj, is, nil
 		}
 		head = nil
 	}
 	rest, err := io.ReadAll(io.LimitReader(f, MaxBody+1))
 	if err != nil {
-		return Object{}, 0, err
+		return Object{}, is, err
 	}
 	obj.Body = append(head, rest...)
 	if !ours {
 		sum := sha256.Sum256(obj.Body)
 		obj.ETag = ETag(`"sha256-` + hex.EncodeToString(sum[:16]) + `"`)
 	}
-	if size > MaxBody || len(obj.Body) > MaxBody {
+	if is.size > MaxBody || len(obj.Body) > MaxBody {
 		obj.Body, obj.Oversize = nil, true
 	} else if obj.Body == nil {
 		obj.Body = []byte{}
@@ -97,7 +106,7 @@ func read(root *os.Root, path string, withBody bool) (obj Object, size int64, er
 	if !withBody {
 		obj.Body = nil
 	}
-	return obj, size, nil
+	return obj, is, nil
 }
 
 // notThere turns the errors of a path that leads nowhere into fs.ErrNotExist.

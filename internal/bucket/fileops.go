@@ -142,10 +142,11 @@ func (s *FileStore) replace(c *call, d *fileDir, key, temp, path string, cond Co
 }
 
 func meets(d *fileDir, key, path string, cond Condition) error {
-	etag, _, err := stat(d.Root, path)
+	stored, err := stat(d.Root, path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	etag := stored.ETag
 	if cond.Holds(etag) {
 		return nil
 	}
@@ -308,14 +309,15 @@ func (l *lister) walk(keyDir, path string) error {
 		if !ok || !strings.HasPrefix(keyDir+seg, l.prefix) {
 			continue
 		}
-		etag, size, err := stat(root, name)
+		entry, err := stat(root, name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFile) {
 			continue // deleted during this call, or never an object
 		}
 		if err != nil {
 			return err
 		}
-		l.entries = append(l.entries, Entry{Key: keyDir + seg, ETag: etag, Size: size})
+		entry.Key = keyDir + seg
+		l.entries = append(l.entries, entry)
 	}
 	return nil
 }

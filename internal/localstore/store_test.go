@@ -24,6 +24,7 @@ func openJournal(t *testing.T) *journal.Journal {
 func TestConformance(t *testing.T) {
 	var j *journal.Journal
 	suite := buckettest.Suite{
+		Undated: true,
 		Plant: func(t *testing.T, _ bucket.Store, key string, body []byte) {
 			if _, err := j.PutObject(t.Context(), key, body, journal.Always()); err != nil {
 				t.Fatal(err)

@@ -233,5 +233,5 @@ func (s *Store) entry(object types.Object, encoding types.EncodingType, prefix s
 	if s.loc.Prefix != "" {
 		key = key[len(s.loc.Prefix)+1:]
 	}
-	return bucket.Entry{Key: key, ETag: bucket.ETag(aws.ToString(object.ETag)), Size: aws.ToInt64(object.Size)}, nil
+	return bucket.Entry{Key: key, ETag: bucket.ETag(aws.ToString(object.ETag)), Size: aws.ToInt64(object.Size), Modified: aws.ToTime(object.LastModified)}, nil
 }

@@ -109,11 +109,12 @@ func TestList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	written := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	want := []bucket.Entry{
-		{Key: "nodes/B", ETag: `"e-nodes/B"`, Size: 7},
-		{Key: "nodes/a", ETag: `"e-nodes/a"`, Size: 7},
-		{Key: "nodes/b", ETag: `"e-nodes/b"`, Size: 7},
-		{Key: "nodes/c+d\x01 e", ETag: `"e-nodes/c%2Bd%01+e"`, Size: 7},
+		{Key: "nodes/B", ETag: `"e-nodes/B"`, Size: 7, Modified: written},
+		{Key: "nodes/a", ETag: `"e-nodes/a"`, Size: 7, Modified: written},
+		{Key: "nodes/b", ETag: `"e-nodes/b"`, Size: 7, Modified: written},
+		{Key: "nodes/c+d\x01 e", ETag: `"e-nodes/c%2Bd%01+e"`, Size: 7, Modified: written},
 	}
 	if !slices.Equal(got.Entries, want) {
 		t.Errorf("listed %+v, want %+v", got.Entries, want)

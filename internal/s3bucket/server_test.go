@@ -172,7 +172,7 @@ func listing(token string, truncated bool, keys ...string) http.HandlerFunc {
 		b.WriteString("<NextContinuationToken>" + token + "</NextContinuationToken>")
 	}
 	for _, key := range keys {
-		b.WriteString("<Contents><Key>" + key + "</Key><ETag>&quot;e-" + key + "&quot;</ETag><Size>7</Size></Contents>")
+		b.WriteString("<Contents><Key>" + key + "</Key><ETag>&quot;e-" + key + "&quot;</ETag><Size>7</Size><LastModified>2026-02-03T04:05:06.000Z</LastModified></Contents>")
 	}
 	b.WriteString("</ListBucketResult>")
 	return answer(http.StatusOK, b.String(), "Content-Type", "application/xml")

@@ -77,7 +77,11 @@ func (l *Lister) List(ctx context.Context) (*Fleet, error) {
 	}
 	f := &Fleet{Date: listings[0].Date}
 	var entries []bucket.Entry
+	var nodesDate time.Time
 	for i, prefix := range l.prefixes {
+		if prefix == PrefixNodes {
+			nodesDate = listings[i].Date
+		}
 		for _, e := range listings[i].Entries {
 			if err := CheckName(e.Key[min(len(prefix), len(e.Key)):]); err != nil {
 				f.Problems = append(f.Problems, Problem{Key: e.Key, Err: errors.New("not a name: " + NameRule)})
@@ -90,7 +94,7 @@ func (l *Lister) List(ctx context.Context) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.fill(entries, objects)
+	f.fill(entries, objects, nodesDate)
 	return f, nil
 }
 
@@ -147,7 +151,7 @@ func firstOf(errs []error) error {
 
 // fill sorts the objects into names and nodes. An object that vanished between
 // listing and reading counts as absent.
-func (f *Fleet) fill(entries []bucket.Entry, objects []bucket.Object) {
+func (f *Fleet) fill(entries []bucket.Entry, objects []bucket.Object, nodesDate time.Time) {
 	views := make(map[string]*View)
 	nodes := make(map[string]*NodeView)
 	view := func(name string) *View {
@@ -176,6 +180,9 @@ func (f *Fleet) fill(entries []bucket.Entry, objects []bucket.Object) {
 			n := node(name)
 			n.Node, n.Err = DecodeNode(name, objects[i].Body)
 			n.ETag = objects[i].ETag
+			if !e.Modified.IsZero() && !nodesDate.IsZero() {
+				n.Unrenewed = max(nodesDate.Sub(e.Modified), 0)
+			}
 		case PrefixDirectives:
 			n := node(name)
 			n.Directive, n.DirectiveErr = DecodeDirective(name, objects[i].Body)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -42,6 +43,25 @@ const (
 // hundreds of bytes.
 const MaxEventsPerBatch = 256
 
+// MaxSentence bounds a text for people in a record, in bytes. What is longer is the
+// output of a program that ended in one.
+const MaxSentence = 4 << 10
+
+// Sentence makes any text fit for a record: valid UTF-8, and cut, with a marker that
+// says by how much, where it is longer than MaxSentence.
+func Sentence(text string) string { return cutText(text, MaxSentence) }
+
+// cutText keeps the first most bytes of text, or a little less, and says what is
+// missing.
+func cutText(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= most {
+		return text
+	}
+	kept := strings.ToValidUTF8(text[:max(most, 0)], "") // without half a rune
+	return fmt.Sprintf("%s… [%d bytes cut]", kept, len(text)-len(kept))
+}
+
 // Event is one thing that happened, as the node that saw it tells it.
 type Event struct {
 	ID      string    `json:"id"`   // unique in the fleet: readers drop duplicates by it
@@ -67,6 +87,55 @@ type EventBatch struct {
 	Events      []Event `json:"events"`
 
 	Unknown jsontext.Value `json:",embed"`
+}
+
+// EncodeEventBatch encodes as many events from the front of b as one record takes, at
+// least one of them, and says how many that are. An event that is too large for a
+// record of its own is cut.
+func EncodeEventBatch(b EventBatch) (body []byte, taken int, err error) {
+	all := b.Events
+	b.Events = nil
+	head, err := Encode(&b)
+	if err != nil || len(all) == 0 {
+		return head, 0, err
+	}
+	room := MaxRecord - len(head) + len(",") // the first has no comma
+	for taken < min(len(all), MaxEventsPerBatch) {
+		e := all[taken]
+		size, err := encodedSize(&e)
+		if err == nil && size > room && taken == 0 {
+			size, err = e.cut(room)
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("encode event %s: %w", e.ID, err)
+		}
+		if size > room {
+			break
+		}
+		room -= size
+		b.Events = append(b.Events, e)
+		taken++
+	}
+	body, err = Encode(&b)
+	return body, taken, err
+}
+
+// encodedSize is what an event takes in a batch, its comma included.
+func encodedSize(e *Event) (int, error) {
+	b, err := json.Marshal(e, json.Deterministic(true))
+	return len(b) + 1, err
+}
+
+// cut shortens the event until it takes no more than room, and returns what it takes.
+func (e *Event) cut(room int) (int, error) {
+	e.Unknown = nil
+	text := e.Message
+	for most := len(text); ; most /= 2 { // an escape can make six bytes of one
+		e.Message = cutText(text, most)
+		if size, err := encodedSize(e); err != nil || size <= room || most == 0 {
+			return size, err
+		}
+	}
 }
 
 // EventKey is the key of one batch. Both numbers are padded, so that a listing

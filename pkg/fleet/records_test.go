@@ -54,6 +54,9 @@ func kinds() []kind {
 		{"tenant", &Tenant{
 			Head: head, Name: "acme", Tier: TierGold, Multiplier: 2, Cap: 10, CapPerNode: 3, CostCapMs: 5000, MaxQueued: 100, MaxQueuedCostMs: 9000, Prefix: "acme-",
 		}, func(b []byte) (any, error) { return DecodeTenant("acme", b) }},
+		{"run-log", &RunLog{
+			Head: head, Name: "a1", Epoch: 6, Attempt: 2, Instance: "b-1", NodeName: "host1", Ended: day, Exit: &Exit{Code: 1, Signal: 9, OOM: true, Lost: true, Reason: "why", At: day, CPUMsec: 77}, Dropped: 9, Output: []byte("hello\n"),
+		}, func(b []byte) (any, error) { return DecodeRunLog(RunLogKey("a1", 6), b) }},
 		{"events", &EventBatch{
 			Head: head, Node: "n-1", NodeName: "host1", Incarnation: 3, Seq: 12,
 			Events: []Event{{ID: "n-1/3/12/0", Time: day, Node: "n-1", Name: "a1", Epoch: 6, Type: EventPaused, Message: "by ttl"}},

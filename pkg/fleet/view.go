@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"strings"
+	"time"
 
 	"github.com/barista-fleet/barista/internal/bucket"
 )
@@ -138,6 +139,8 @@ func (v *View) Status() Status {
 func (v *View) lostStatus() Status {
 	verb, pending := v.PendingIntent()
 	switch {
+	case pending && verb == VerbStop:
+		return StatusStopped // nothing runs, and nothing should: there is nothing to decide
 	case v.Desired.Spec.OnOwnerLoss == OwnerLossHold && v.Session.Phase != PhaseStopped && (!pending || verb != VerbReleaseHold):
 		return StatusHeld
 	case v.Session.Phase.Parked() && (!pending || verb != VerbRun && verb != VerbRestart):
@@ -172,6 +175,20 @@ type NodeView struct {
 	// Owned counts the names whose ownership record names this node and its
 	// present incarnation; it is counted only by List.
 	Owned int
+	// Unrenewed is how long ago the record was last written, by the store's clock
+	// alone; 0 if the store does not say.
+	Unrenewed time.Duration
+}
+
+// silenceSlack is what two whole-second times of one clock, and a listing on its
+// way, can make a record look older than it is.
+const silenceSlack = 5 * time.Second
+
+// Silent reports a node whose record says live and that did not renew it for
+// longer than it may. That is for people: whether its names can be taken is for
+// nodes, which have watched it.
+func (n *NodeView) Silent() bool {
+	return n.Node != nil && n.Node.State == NodeLive && n.Unrenewed > n.Node.TTL()*9/8+silenceSlack
 }
 
 // Called is how people call the node.

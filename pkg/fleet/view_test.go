@@ -120,6 +120,7 @@ func TestStatusAndExplain(t *testing.T) {
 		{"lost", viewAt(PhaseRunning, 6, nil), live, StatusLost, "its node host1 is lost, and waits for one of 1 node", "fleetctl nodes"},
 		{"lost, nobody left", viewAt(PhaseRunning, 6, nil), nil, StatusLost, "no node has joined", "node-agent"},
 		{"held", viewAt(PhaseRunning, 6, hold), live, StatusHeld, "held until the node returns", "fleetctl release-hold a1"},
+		{"held, and to be stopped", viewAt(PhaseRunning, 6, both(hold, asked(VerbStop))), live, StatusStopped, "it was stopped by request", "fleetctl start a1"},
 		{"held while paused", viewAt(PhasePaused, 6, hold), live, StatusHeld, "held until", "fleetctl release-hold a1"},
 		{"hold released", viewAt(PhaseRunning, 6, both(hold, asked(VerbReleaseHold))), live, StatusLost, "its node host1 is lost", "fleetctl nodes"},
 		{"hold on a live node", viewAt(PhaseRunning, 5, hold), live, StatusRunning, "", ""},

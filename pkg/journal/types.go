@@ -29,8 +29,9 @@ type Identity struct {
 	NewWriter string `json:"new_writer,omitempty"` // the writer of Intended
 	MachineID string `json:"machine_id,omitempty"`
 	BootID    string `json:"boot_id,omitempty"`
-	DirID     string `json:"dir_id,omitempty"` // see DirID
-	Driver    string `json:"driver,omitempty"` // the runtime driver in use
+	DirID     string `json:"dir_id,omitempty"`    // see DirID
+	Driver    string `json:"driver,omitempty"`    // the runtime driver in use
+	NodeName  string `json:"node_name,omitempty"` // what people last called it
 }
 
 // Owned is one name that this node owns, or last knew that it owned.

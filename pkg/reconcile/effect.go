@@ -55,6 +55,10 @@ type (
 	// Drain begins or ends giving names up. With Leave the node leaves its fleet
 	// once nothing is held and nothing runs.
 	Drain struct{ On, Leave bool }
+	// Guard says whether the process stands that ends workloads with
+	// on_bucket_loss: stop when this one cannot. While it is missing none of them is
+	// started; with End those that run are ended in time.
+	Guard struct{ Missing, End bool }
 )
 
 // Effect is something that the machine wants done: one of the types below, or a
@@ -73,6 +77,7 @@ type (
 		Instance string
 		Start    runtime.StartRequest // OpStart
 		Grace    time.Duration        // OpStop
+		Keep     bool                 // OpRemove: the name was lost, and what the run left is kept
 		Epoch    uint64               // of the claim that the operation is done under
 		Inc      uint64               // the incarnation of that claim
 	}

@@ -54,6 +54,18 @@ func (n *Name) leftover() (runtime.Workload, bool) {
 	return runtime.Workload{}, false
 }
 
+// outlived reports a run that ended under an epoch that has passed: the name went on
+// without it.
+func (n *Name) outlived(instance string) bool {
+	rec := n.record()
+	for _, r := range n.Runs {
+		if r.Instance == instance {
+			return r.UID == rec.UID && r.Epoch < rec.Epoch
+		}
+	}
+	return false
+}
+
 // behind refuses to act on a name whose record is older than what this node
 // has seen, unless an operator says that the bucket is right.
 func behind(node Node, n Name) Action {
@@ -200,6 +212,8 @@ func claimIt(node Node, n Name, rec *fleet.Session, degraded string) Action {
 	if degraded != "" {
 		a.Reason = degraded
 		a.Event = &Event{Type: EventDegraded, Name: n.Name, Epoch: n.View.Next, Message: degraded}
+	} else if n.alarmDue(node.Wall) {
+		a.Event = &Event{Type: EventAlarm, Name: n.Name, Epoch: n.View.Next, Message: "its alarm has come: it is started"}
 	}
 	return a
 }

@@ -34,6 +34,7 @@ type rig struct {
 	down   bool  // the bucket does not answer this node
 	deaf   bool  // its requests arrive and the answers do not
 	starts int
+	keeps  int // runs of which something was to be kept
 }
 
 const (
@@ -183,6 +184,9 @@ func (r *rig) operate(e RunOp) OpDone {
 	case OpSetEpoch:
 		w.Epoch, w.Incarnation = e.Epoch, e.Inc
 	case OpRemove:
+		if e.Keep {
+			r.keeps++
+		}
 		delete(r.runs, e.Instance)
 		return OpDone{Op: e.Op}
 	}

@@ -278,15 +278,22 @@ func ring(node Node, n Name, run runtime.Workload, alive bool) Action {
 		if !node.CanAct {
 			return wait("the alarm waits until the bucket confirms this node's lease")
 		}
-		return operate(OpResume, run, "its alarm has come", nil)
+		return operate(OpResume, run, "its alarm has come", n.event(EventAlarm, "its alarm has come: it is resumed"))
 	case rec.Phase == fleet.PhasePaused && alive:
 		return n.woken(node, 0, seq, "woken by its alarm")
 	case rec.Phase.Parked() && !alive:
-		return n.again(node, 0, seq, "started by its alarm")
+		a := n.again(node, 0, seq, "started by its alarm")
+		if a.Kind == Write {
+			a.Event = n.event(EventAlarm, "its alarm has come: it is started")
+		}
+		return a
 	}
 	c := rec.Clone()
 	c.WakeSeen = seq
-	return Action{Kind: Write, Write: lease.WriteUpdate, Record: c, Reason: "the alarm found it running"}
+	return Action{
+		Kind: Write, Write: lease.WriteUpdate, Record: c, Reason: "the alarm found it running",
+		Event: n.event(EventAlarm, "its alarm has come, and found it running"),
+	}
 }
 
 // recordExit reports how a run ended, before anything of that name is started
@@ -414,6 +421,8 @@ func start(node Node, n Name) Action {
 		return wait("owned, but its desired record was never seen: nothing can be started")
 	case !node.CanAct || node.StopDue && n.spec().OnBucketLoss == fleet.BucketLossStop:
 		return wait("a start waits until the bucket confirms this node's lease")
+	case node.Unguarded && n.spec().OnBucketLoss == fleet.BucketLossStop:
+		return wait("a start waits for the guard that ends it if this agent cannot")
 	case node.Now < n.NotBefore:
 		return waitUntil(n.NotBefore, "the last start failed")
 	}

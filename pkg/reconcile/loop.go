@@ -303,6 +303,10 @@ func (l *Loop) operate(ctx context.Context, op RunOp) OpDone {
 	case OpSetEpoch:
 		done.Err = l.Runtime.SetEpoch(octx, op.Instance, op.Epoch, op.Inc)
 	case OpRemove:
+		if keeper, ok := l.Runtime.(Keeper); ok && op.Keep {
+			done.Err = keeper.Keep(octx, op.Instance)
+			return done
+		}
 		done.Err = l.Runtime.Remove(octx, op.Instance)
 		return done
 	}

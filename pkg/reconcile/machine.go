@@ -101,6 +101,7 @@ type item struct {
 	action    Action        // the last decision, for describe
 	event     *Event        // told when the write in flight has landed
 	told      EventType     // the last event that a waiting decision told
+	orphaned  bool          // it was told that nobody desires it
 	fencedAt  uint64        // the epoch whose loss was told
 	behind    *uint64       // what the record had seen when it was found to be behind; nil: it is not
 	uses      use           // what it takes of this node's capacity
@@ -149,7 +150,9 @@ type Machine struct {
 	raiseOK   bool
 	draining  bool
 	leaving   bool // leave when drained
-	node      Node // as of the last pass
+	guard     Guard
+	guardKill lease.Instant // when what ends for want of a guard is killed
+	node      Node          // as of the last pass
 	batch     Batch
 	fatal     bool
 }
@@ -217,6 +220,8 @@ func (m *Machine) Step(now lease.Instant, wall time.Time, in Input) []Effect {
 		m.setRuns(e)
 	case Drain:
 		m.draining, m.leaving = e.On, e.On && e.Leave
+	case Guard:
+		m.guarded(e)
 	}
 	if m.started && !m.fatal {
 		m.advanceSync()
@@ -301,6 +306,8 @@ func (m *Machine) notice(e lease.Effect) {
 		m.fatal = true
 		m.emit(Fatal{Reason: e.Reason})
 	case lease.Left:
+		m.tell(Event{Type: EventLeft, Message: "nothing runs here and no name is held: this node left the fleet"})
+		m.flush() // nothing is looked at behind Gone
 		m.emit(Gone{})
 	case lease.PeerPassed:
 		m.peerPassed(e)
@@ -346,7 +353,11 @@ func (m *Machine) acquired(e lease.Acquired) {
 	it := m.item(e.Name)
 	delete(m.claiming, e.Name)
 	m.batch.Put = append(m.batch.Put, it.owned(e.Rec))
-	m.tell(Event{Type: EventClaimed, Name: e.Name, Epoch: e.Rec.Epoch, Message: e.Kind.String()})
+	t := EventClaimed
+	if e.Kind == lease.WriteReclaim {
+		t = EventReclaimed
+	}
+	m.tell(Event{Type: t, Name: e.Name, Epoch: e.Rec.Epoch, Message: e.Kind.String()})
 	m.tellOf(it)
 }
 
@@ -396,6 +407,16 @@ func (it *item) owned(rec *fleet.Session) Owned {
 		Name: it.name, UID: rec.UID, Epoch: rec.Epoch, Incarnation: rec.Incarnation, Generation: rec.Generation,
 		Instance: rec.Instance, Attempt: rec.Attempt, Phase: rec.Phase, Desired: it.desired,
 	}
+}
+
+// guarded takes note of the guard. What ends for want of one has the time that the
+// lease has left now, however often it is renewed meanwhile.
+func (m *Machine) guarded(e Guard) {
+	if e.End && !m.guard.End {
+		_, m.guardKill = m.lossTimes()
+		m.tell(Event{Type: EventDegraded, Message: "no guard stands beside the agent: workloads with on_bucket_loss: stop are ended, and start again when one does"})
+	}
+	m.guard = e
 }
 
 // permitRaise tells the lease whether a higher incarnation may be registered.

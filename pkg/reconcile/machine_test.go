@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,6 +224,9 @@ func TestDesiredWipedStopsNothing(t *testing.T) {
 	if a.alive("s") != 1 {
 		t.Error("not started again")
 	}
+	if n := a.told(EventOrphaned, "s"); n != 1 {
+		t.Errorf("told %d times after its restart", n)
+	}
 }
 
 // A list of the runtime's that began before a start, and comes after it, does not
@@ -306,6 +310,47 @@ func TestClaimsCostOneConditionalWriteEach(t *testing.T) {
 	}
 }
 
+// Without a guard nothing that must end with the lease is started; what runs goes on
+// until the agent says that there will be none, and starts again when there is one.
+func TestGuardIsNeededByWhatMustStop(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	n.inbox = append(n.inbox, Guard{Missing: true})
+	w.want("j", fleet.KindJob)
+	w.want("s", fleet.KindSession)
+	run2(2*time.Second, n)
+	if n.starts != 1 {
+		t.Fatalf("%d starts without a guard, want that of the session", n.starts)
+	}
+	tell := func(g Guard) (starts int) {
+		before := n.starts
+		n.inbox = append(n.inbox, g)
+		run2(2*time.Second, n)
+		return n.starts - before
+	}
+	alive := func() (names []string) {
+		for _, r := range n.runs {
+			if !r.State.Dead() {
+				names = append(names, r.Name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	if got := tell(Guard{}); got != 1 {
+		t.Errorf("%d starts once a guard stands, want the job's", got)
+	}
+	if tell(Guard{Missing: true}); len(alive()) != 2 {
+		t.Errorf("%v go on when the guard is missed, want both", alive())
+	}
+	if tell(Guard{Missing: true, End: true}); !slices.Equal(alive(), []string{"s"}) {
+		t.Errorf("%v go on when there will be no guard, want the session", alive())
+	}
+	if tell(Guard{}); len(alive()) != 2 {
+		t.Errorf("%v run when a guard stands again, want both", alive())
+	}
+}
+
 // A restart has a sixth of the TTL to confirm its lease before it ends what must
 // not outlive it, as long as another sixth is left for ending it.
 func TestRestartOfANodeWithStopWorkloads(t *testing.T) {
@@ -358,6 +403,49 @@ func TestRestartWithALongerTTLKeepsTheOldTimes(t *testing.T) {
 	run2(testTTL*5/6, a)
 	if a.alive("j") != 0 {
 		t.Error("alive past five sixths of the ttl that its name can be taken by")
+	}
+}
+
+// What the vocabulary has a word for is told.
+func TestTransitionsAreTold(t *testing.T) {
+	w := newWorld(t)
+	a := w.node("n-a")
+	w.want("s", fleet.KindSession)
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	if a.told(EventStarting, "s") != 1 || a.told(EventStarted, "s") != 1 {
+		t.Errorf("a start: STARTING %d times, STARTED %d", a.told(EventStarting, "s"), a.told(EventStarted, "s"))
+	}
+	w.want("s", fleet.KindSession, func(d *fleet.Desired) { d.WakeAt = fleet.Alarm{Seq: 1, At: a.wall()} })
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	if a.told(EventAlarm, "s") != 1 {
+		t.Errorf("an alarm: told %d times", a.told(EventAlarm, "s"))
+	}
+	// Fenced by another while the name is not taken: it is this node's again.
+	b := w.node("n-b")
+	w.want("s", fleet.KindSession, func(d *fleet.Desired) { d.Spec.Require = map[string]string{"zone": "none"} })
+	a.down = true
+	run2(3*testTTL, a, b)
+	a.down = false
+	run2(2*testTTL, a, b)
+	if a.told(EventReclaimed, "s") == 0 {
+		t.Errorf("a re-claim was not told: %+v", a.events)
+	}
+	a.inbox = append(a.inbox, Drain{On: true, Leave: true})
+	run2(2*testTTL, a)
+	if a.told(EventLeft, "") != 1 {
+		t.Errorf("leaving: told %d times", a.told(EventLeft, ""))
+	}
+	body, err := fleet.Encode(&fleet.Directive{Head: fleet.Head{Schema: fleet.Schema, Nonce: "x"}, Node: "n-b", Seq: 1, Cordon: true, Reason: "new kernel"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.store.Store.Put(t.Context(), fleet.PrefixDirectives+"n-b", body, bucket.IfAbsent())
+	w.ring(nil, nil)
+	run2(2*time.Minute, b)
+	if b.told(EventCordoned, "") != 1 {
+		t.Errorf("a cordon: told %d times", b.told(EventCordoned, ""))
 	}
 }
 
@@ -419,4 +507,30 @@ func (w *world) owners() map[string]string {
 		out[name] = w.session(name).Owner
 	}
 	return out
+}
+
+// What a fenced run left is kept; what any other run left is not.
+func TestFencedRunIsKept(t *testing.T) {
+	w := newWorld(t)
+	a := w.node("n-a")
+	w.want("s", fleet.KindSession)
+	w.want("j", fleet.KindJob)
+	w.ring(nil, nil)
+	run2(time.Second, a)
+	a.exit("j", 0)
+	run2(2*time.Second, a)
+	if len(a.runs) != 1 || a.keeps != 0 {
+		t.Fatalf("%d runs, %d kept after a job's end", len(a.runs), a.keeps)
+	}
+	b := w.node("n-b")
+	a.down = true
+	run2(3*testTTL, a, b)
+	if b.alive("s") != 1 {
+		t.Fatal("not taken")
+	}
+	a.down = false
+	run2(2*testTTL, a, b)
+	if len(a.runs) != 0 || a.keeps != 1 {
+		t.Errorf("%d runs here, %d kept; want the fenced one kept", len(a.runs), a.keeps)
+	}
 }

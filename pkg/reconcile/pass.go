@@ -22,8 +22,11 @@ func (m *Machine) pass() {
 	node := m.view()
 	if node.CanAct != m.node.CanAct || node.Fresh != m.node.Fresh || node.StopDue != m.node.StopDue ||
 		node.Recovering != m.node.Recovering || node.Draining != m.node.Draining ||
-		node.DrainNow != m.node.DrainNow || node.Cordoned != m.node.Cordoned {
+		node.DrainNow != m.node.DrainNow || node.Cordoned != m.node.Cordoned || node.Unguarded != m.node.Unguarded {
 		m.allDirty()
+	}
+	if node.Cordoned && !m.node.Cordoned {
+		m.tell(Event{Type: EventCordoned, Message: "this node claims nothing" + m.directed()})
 	}
 	for range passesPerStep {
 		m.node = node
@@ -39,6 +42,22 @@ func (m *Machine) pass() {
 			return
 		}
 	}
+}
+
+// directed says, for people, what operators asked of this node and why.
+func (m *Machine) directed() string {
+	d := m.sync.directive
+	switch {
+	case d == nil:
+		return ""
+	case d.Drain && d.Reason != "":
+		return ": it is drained: " + d.Reason
+	case d.Drain:
+		return ": it is drained"
+	case d.Reason != "":
+		return ": " + d.Reason
+	}
+	return ""
 }
 
 func (m *Machine) allDirty() {
@@ -62,6 +81,10 @@ func (m *Machine) view() Node {
 		return n
 	}
 	n.StopDue, n.KillAt = m.lossTimes()
+	n.Unguarded = m.guard.Missing
+	if m.guard.End {
+		n.StopDue, n.KillAt = true, min(n.KillAt, m.guardKill)
+	}
 	for _, p := range m.own.Peers() {
 		if p.Record.State == fleet.NodeLive {
 			n.Peers++
@@ -142,8 +165,10 @@ func (m *Machine) decide(node Node, it *item) {
 
 // orphan tells, once, of a name that is owned here and that nobody desires.
 func (m *Machine) orphan(it *item, n Name) {
-	if n.Known == Absent && n.View.Held && it.told != EventOrphaned {
-		it.told = EventOrphaned
+	if n.Known != Absent || !n.View.Held {
+		it.orphaned = false
+	} else if !it.orphaned {
+		it.orphaned = true
 		m.tell(*n.event(EventOrphaned, "its desired record is gone; it goes on running until it is deleted by name"))
 	}
 }
@@ -349,13 +374,16 @@ func (m *Machine) perform(it *item, n Name) {
 	it.op.running = true
 	rec := n.record()
 	op := RunOp{Op: it.op.id, Kind: it.op.kind, Name: it.name, Instance: it.op.instance, Grace: it.op.action.Grace, Epoch: rec.Epoch, Inc: rec.Incarnation}
+	op.Keep = op.Kind == OpRemove && n.outlived(op.Instance)
 	if op.Kind == OpStart {
 		spec := n.spec()
 		op.Start = runtime.StartRequest{Spec: spec, Ref: runtime.Ref{
 			Instance: it.op.instance, FleetID: m.sync.fleetID, NodeID: m.cfg.NodeID, NodeName: m.cfg.Name,
 			Name: it.name, UID: rec.UID, Generation: rec.Generation, Epoch: rec.Epoch, Incarnation: rec.Incarnation,
 			Attempt: rec.Attempt, StopOnLoss: spec.OnBucketLoss == fleet.BucketLossStop && m.cfg.Fleet,
+			KeepLogs: spec.KeepLogs && m.cfg.Fleet,
 		}}
+		m.tell(*n.event(EventStarting, "attempt %d starts", rec.Attempt))
 	}
 	m.emit(op)
 }
@@ -479,6 +507,12 @@ func (it *item) setRun(r runtime.Workload, now lease.Instant) {
 		it.noted = map[string]lease.Instant{}
 	}
 	it.noted[r.Instance] = now
+	if r.Exit != nil {
+		// It goes into records, which do not take every text.
+		exit := *r.Exit
+		exit.Reason = fleet.Sentence(exit.Reason)
+		r.Exit = &exit
+	}
 	for i, old := range it.runs {
 		if old.Instance == r.Instance {
 			if !old.State.Dead() || r.State.Dead() {

@@ -67,6 +67,13 @@ type Runtime interface {
 	Info() runtime.Info
 }
 
+// Keeper is the part of a driver that keeps what a fenced run left behind.
+type Keeper interface {
+	// Keep forgets a dead run as Remove does, and keeps its working directory for
+	// people to look at. It is never resumed.
+	Keep(ctx context.Context, instance string) error
+}
+
 // LogReader is the part of a driver that serves logs.
 type LogReader interface {
 	// Logs writes the output of an instance (previous: of the run before it)

@@ -25,6 +25,8 @@ type Node struct {
 	// StopDue: workloads with on_bucket_loss: stop must end, and be dead by KillAt.
 	StopDue bool
 	KillAt  lease.Instant
+	// Unguarded: nothing would end such workloads if this agent could not.
+	Unguarded bool
 
 	Draining, Cordoned bool
 	// DrainNow: the drain does not wait for what would lose its memory.
@@ -221,11 +223,14 @@ type EventType = fleet.EventType
 // The types of events that this package tells.
 const (
 	EventClaimed   = fleet.EventClaimed
+	EventReclaimed = fleet.EventReclaimed
+	EventStarting  = fleet.EventStarting
 	EventStarted   = fleet.EventStarted
 	EventExited    = fleet.EventExited
 	EventPaused    = fleet.EventPaused
 	EventResumed   = fleet.EventResumed
 	EventStopped   = fleet.EventStopped
+	EventAlarm     = fleet.EventAlarm
 	EventReleased  = fleet.EventReleased
 	EventFenced    = fleet.EventFenced
 	EventDegraded  = fleet.EventDegraded
@@ -233,6 +238,8 @@ const (
 	EventOrphaned  = fleet.EventOrphaned
 	EventLapsed    = fleet.EventLapsed
 	EventJoined    = fleet.EventJoined
+	EventLeft      = fleet.EventLeft
+	EventCordoned  = fleet.EventCordoned
 	EventCompleted = fleet.EventCompleted
 	EventFailed    = fleet.EventFailed
 	EventDeleted   = fleet.EventDeleted

@@ -40,6 +40,7 @@ type Ref struct {
 	Incarnation uint64
 	Attempt     int
 	StopOnLoss  bool // the spec's on_bucket_loss is stop
+	KeepLogs    bool `json:",omitempty"` // the spec wants the end of its output in the bucket
 }
 
 // StartRequest is everything a driver needs to start a run.

@@ -142,6 +142,17 @@ func (s *story) deadMachine() error {
 		return err
 	}
 	s.say("%s saw the silence out, fenced %s and runs agent-1 at epoch %d, up from %d.", after.Node, before.Node, after.Epoch, before.Epoch)
+	// Events are uploaded in batches, up to a second after what they tell.
+	err = cluster.Eventually(15*time.Second, func() error {
+		told := s.c.Ctl("events", "agent-1", "--node", after.Node).Out
+		if !strings.Contains(told, "STARTED") {
+			return fmt.Errorf("%s has not told yet that agent-1 runs there", after.Node)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	if _, err := s.show("events", "agent-1"); err != nil {
 		return err
 	}

@@ -148,6 +148,12 @@ func TestLeaveFreesEverything(t *testing.T) {
 	if out := f.ctl("nodes", "-o", "json"); !strings.Contains(out, "left") {
 		t.Errorf("nodes does not say left:\n%s", out)
 	}
+	if out := f.ctl("nodes"); !strings.HasPrefix(strings.Split(out, "\n")[1], "n1 ") {
+		t.Errorf("the node that left is not called n1:\n%s", out)
+	}
+	if out := f.ctl("events"); !strings.Contains(out, "LEFT") {
+		t.Errorf("nobody told that it left:\n%s", out)
+	}
 	n2 := f.add("n2")
 	f.running("s", nil)
 	if n2.Ended() {

@@ -251,3 +251,26 @@ func TestRestoredBucketIsNotBelieved(t *testing.T) {
 		return nil
 	})
 }
+
+// The end of a run's output is in the bucket once the run has ended, where the spec
+// asks for it, and can be read where no agent is.
+func TestKeptLogs(t *testing.T) {
+	t.Parallel()
+	f := newCluster(t, "file")
+	f.add("n1")
+	f.live(1)
+	f.ctl("apply", "j", "--kind", "job", "--keep-logs", "--", "sh", "-c", "echo one; echo two >&2")
+	f.ctl("apply", "quiet", "--kind", "job", "--", "echo", "three")
+	f.status("j", "completed")
+	f.status("quiet", "completed")
+	f.eventually(func() error {
+		r := f.Ctl("logs", "j")
+		if r.Code != 0 || !strings.Contains(r.Out, "one\n") || !strings.Contains(r.Out, "two\n") || !strings.Contains(r.Err, "epoch 1 on n1") {
+			return fmt.Errorf("exit %d, %q, %q", r.Code, r.Out, r.Err)
+		}
+		return nil
+	})
+	if r := f.Ctl("logs", "quiet"); r.Code == 0 {
+		t.Errorf("output that nobody asked to keep: %q", r.Out)
+	}
+}

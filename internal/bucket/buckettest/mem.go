@@ -19,13 +19,16 @@ import (
 type Mem struct {
 	mu      sync.Mutex
 	objects map[string][]byte
+	written map[string]time.Time
 	skew    time.Duration
 }
 
 var _ bucket.Store = (*Mem)(nil)
 
 // NewMem returns an empty store.
-func NewMem() *Mem { return &Mem{objects: make(map[string][]byte)} }
+func NewMem() *Mem {
+	return &Mem{objects: make(map[string][]byte), written: make(map[string]time.Time)}
+}
 
 // SetSkew moves the store's clock against the local one.
 func (m *Mem) SetSkew(d time.Duration) {
@@ -39,7 +42,7 @@ func (m *Mem) SetSkew(d time.Duration) {
 func (m *Mem) Plant(key string, body []byte) bucket.ETag {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.objects[key] = slices.Clone(body)
+	m.objects[key], m.written[key] = slices.Clone(body), m.dateLocked()
 	return etagOf(body)
 }
 
@@ -60,7 +63,7 @@ func (m *Mem) Restore(objects map[string][]byte) {
 	defer m.mu.Unlock()
 	clear(m.objects)
 	for key, body := range objects {
-		m.objects[key] = slices.Clone(body)
+		m.objects[key], m.written[key] = slices.Clone(body), m.dateLocked()
 	}
 }
 
@@ -117,7 +120,7 @@ func (m *Mem) Put(ctx context.Context, key string, body []byte, cond bucket.Cond
 			Op: "put", Key: key, Kind: bucket.ErrCondition, Err: fmt.Errorf("%v: the object has etag %q", cond, stored),
 		}}
 	}
-	m.objects[key] = append([]byte{}, body...)
+	m.objects[key], m.written[key] = append([]byte{}, body...), m.dateLocked()
 	return bucket.PutResult{Outcome: bucket.Applied, ETag: etagOf(body), Date: m.dateLocked()}
 }
 
@@ -135,7 +138,7 @@ func (m *Mem) List(ctx context.Context, prefix string) (bucket.Listing, error) {
 	for _, key := range slices.Sorted(maps.Keys(m.objects)) {
 		if strings.HasPrefix(key, prefix) {
 			body := m.objects[key]
-			listing.Entries = append(listing.Entries, bucket.Entry{Key: key, ETag: etagOf(body), Size: int64(len(body))})
+			listing.Entries = append(listing.Entries, bucket.Entry{Key: key, ETag: etagOf(body), Size: int64(len(body)), Modified: m.written[key]})
 		}
 	}
 	return listing, nil

@@ -22,6 +22,8 @@ type Suite struct {
 	// NoSiblings: the server refuses a key that is the "directory" of another.
 	// Nothing of ours needs such keys.
 	NoSiblings bool
+	// Undated: its listings do not say when an object was written.
+	Undated bool
 	// Plant stores an object past the store's checks, to have one that is too
 	// large. Without it that case is not run.
 	Plant func(t *testing.T, s bucket.Store, key string, body []byte)
@@ -56,7 +58,7 @@ func (s Suite) Run(t *testing.T, open func(t *testing.T) bucket.Store) {
 		{"long list", s.testLongList},
 		{"list under overwrite", testListUnderOverwrite},
 		{"context", testContext},
-		{"dates", testDates},
+		{"dates", s.testDates},
 		{"create race", s.testCreateRace},
 		{"update race", s.testUpdateRace},
 		{"counter", s.testCounter},
@@ -376,26 +378,32 @@ func testContext(t *testing.T, s bucket.Store) {
 // whole seconds, and everything runs on one machine.
 const maxSkew = 5 * time.Second
 
-func testDates(t *testing.T, s bucket.Store) {
+func (s Suite) testDates(t *testing.T, store bucket.Store) {
 	check := func(what string, date time.Time) {
 		t.Helper()
 		if off := time.Since(date); off < -maxSkew || off > maxSkew {
 			t.Errorf("%s: the store's date is %v, off by %v", what, date, off)
 		}
 	}
-	r := s.Put(t.Context(), "a/k", []byte("one"), bucket.IfAbsent())
+	r := store.Put(t.Context(), "a/k", []byte("one"), bucket.IfAbsent())
 	check("put", r.Date)
-	check("conflict", s.Put(t.Context(), "a/k", []byte("two"), bucket.IfAbsent()).Date)
-	check("get", mustGet(t, s, "a/k").Date)
-	check("absent", mustGet(t, s, "a/none").Date)
-	obj, err := s.Get(t.Context(), "a/k", r.ETag)
+	check("conflict", store.Put(t.Context(), "a/k", []byte("two"), bucket.IfAbsent()).Date)
+	check("get", mustGet(t, store, "a/k").Date)
+	check("absent", mustGet(t, store, "a/none").Date)
+	obj, err := store.Get(t.Context(), "a/k", r.ETag)
 	if err != nil {
 		t.Fatal(err)
 	}
 	check("not modified", obj.Date)
-	l, err := s.List(t.Context(), "")
+	l, err := store.List(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	check("list", l.Date)
+	if len(l.Entries) != 1 {
+		t.Fatalf("listed %+v", l.Entries)
+	}
+	if !s.Undated {
+		check("modified", l.Entries[0].Modified)
+	}
 }

@@ -60,8 +60,11 @@ type Config struct {
 	LogFiles int   // segments kept of a run
 	// LogStall is how long a workload waits for a disk that takes no output before
 	// output is dropped; 0 leaves it to the shim, which is impatient.
-	LogStall     time.Duration
-	KeepRuns     int
+	LogStall time.Duration
+	KeepRuns int
+	// KeepFenced is how long the working directory of a run is kept whose name was
+	// lost; 0: not at all.
+	KeepFenced   time.Duration
 	KeepNames    int
 	StartTimeout time.Duration
 }

@@ -81,6 +81,7 @@ func New(cfg Config) (*Driver, error) {
 		d.Close()
 		return nil, fmt.Errorf("process runtime: %w", err)
 	}
+	d.wg.Go(d.watchFenced)
 	return d, nil
 }
 

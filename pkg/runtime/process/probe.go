@@ -158,6 +158,31 @@ func (d *Driver) makeGroups() error {
 	return nil
 }
 
+// groupBeside is the group of what stands beside the agent.
+const groupBeside = "guard"
+
+// Beside returns a group for a process of the agent's that must not end with it:
+// outside the agent's own, where a service manager or an operator who ends that one
+// does not reach it. It is an error where this machine has no place for one.
+func (d *Driver) Beside() (proctree.Group, error) {
+	if d.host.parent != "" {
+		if err := d.makeGroups(); err != nil {
+			return "", err
+		}
+		g := d.host.parent.Below(groupBeside)
+		return g, g.Create()
+	}
+	if d.cfg.CgroupParent != "" {
+		return "", errors.New("no cgroup for it: none can be made in " + d.cfg.CgroupParent)
+	}
+	mount, err := proctree.FindTracking()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(mount, "barista", dirHash(d.cfg.Dir), groupBeside)
+	return proctree.Group(dir), os.MkdirAll(dir, 0o755)
+}
+
 // sweepProbes removes the groups of probes whose agent was killed.
 func (d *Driver) sweepProbes() {
 	stale, _ := filepath.Glob(filepath.Join(string(d.host.parent), "probe-*")) // the pattern is a good one
@@ -170,7 +195,11 @@ func (d *Driver) sweepProbes() {
 
 // dropGroups removes what makeGroups made if nothing lives in it.
 func (d *Driver) dropGroups() {
-	for _, g := range []proctree.Group{d.host.shims, d.host.parent} {
+	groups := []proctree.Group{d.host.shims, d.host.parent}
+	if d.host.parent != "" {
+		groups = slices.Insert(groups, 1, d.host.parent.Below(groupBeside))
+	}
+	for _, g := range groups {
 		if g == "" {
 			continue
 		}

@@ -61,6 +61,23 @@ func FindHierarchy() (mount, own string, err error) {
 	return mount, own, nil
 }
 
+// FindTracking returns where a cgroup v1 hierarchy is mounted in which a service
+// manager keeps account of the processes of its services.
+func FindTracking() (mount string, err error) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(b)) {
+		pre, post, ok := strings.Cut(line, " - ")
+		left, right := strings.Fields(pre), strings.Fields(post)
+		if ok && len(left) >= 6 && len(right) >= 3 && right[0] == "cgroup" && hasOption(right[2], "name=systemd") && !hasOption(left[5], "ro") {
+			return unescapeMount(left[4]), nil
+		}
+	}
+	return "", errors.New("no cgroup v1 hierarchy of a service manager is mounted writable")
+}
+
 func hasOption(options, want string) bool {
 	for o := range strings.SplitSeq(options, ",") {
 		if o == want {
@@ -85,6 +102,9 @@ func unescapeMount(s string) string {
 	}
 	return b.String()
 }
+
+// Below names a group in this one.
+func (g Group) Below(name string) Group { return Group(filepath.Join(string(g), name)) }
 
 func (g Group) file(name string) string { return filepath.Join(string(g), name) }
 
@@ -132,6 +152,9 @@ func (g Group) below() []string {
 	}
 	return dirs
 }
+
+// Join moves the calling process into the group, out of the one it was started in.
+func (g Group) Join() error { return g.Write("cgroup.procs", strconv.Itoa(os.Getpid())) }
 
 // Kill sends SIGKILL to every process of the group, also to one being forked
 // at this moment and to frozen ones, which die without running again. It does
