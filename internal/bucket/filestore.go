@@ -134,7 +134,8 @@ func refuseOccupied(d *fileDir, dir string) error {
 		return err
 	}
 	for _, name := range names {
-		if name == objectsDir || name == tempDir {
+		// The marker is there if another init has just been faster.
+		if name == objectsDir || name == tempDir || name == markerName {
 			continue
 		}
 		return &Error{

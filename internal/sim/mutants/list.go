@@ -116,7 +116,7 @@ var All = []Mutant{
 	{Name: "a start does not go through the guard", Edits: []Edit{
 		{simRuns, "if op.Start.StopOnLoss && w.sc.guard && !n.guardAllows(op.Start.Ref) {", "if false {"},
 	}},
-	{Name: "a release is sent before the workload is dead", Quick: true, Edits: []Edit{
+	{Name: "a release is sent before the workload is dead", Edits: []Edit{
 		{held, "\tif alive {\n\t\treturn n.stop(run, cause, why)", "\tif alive && n.Name == \"\" {\n\t\treturn n.stop(run, cause, why)"},
 	}},
 	{Name: "the uid is ignored by the owner", Edits: []Edit{

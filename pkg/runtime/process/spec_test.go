@@ -4,9 +4,11 @@ package process_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -197,6 +199,13 @@ func TestWorkloadStartsClean(t *testing.T) {
 	m.ended(w.Instance)
 	out, errOut := m.logs("clean")
 	got := strings.Fields(out)
+	// Signals 32 to 34 are the C library's own: whoever started the tests may have
+	// them ignored, and no program is to touch them.
+	for i, f := range got {
+		if mask, err := strconv.ParseUint(f, 16, 64); err == nil && len(f) == 16 {
+			got[i] = fmt.Sprintf("%016x", mask&^(7<<31))
+		}
+	}
 	// 3 is the directory that ls reads.
 	want := strings.Fields("0 1 2 3 SigBlk: 0000000000000000 SigIgn: 0000000000000000 0022")
 	if !slices.Equal(got, want) {
