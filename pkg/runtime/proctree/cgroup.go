@@ -24,26 +24,8 @@ type Group string
 // which group of it the caller is in. On a hybrid machine it is mounted beside
 // the v1 controllers and has none of its own; freezing and killing need none.
 func FindHierarchy() (mount, own string, err error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	mount, err = findMount("cgroup2", "")
 	if err != nil {
-		return "", "", err
-	}
-	defer f.Close()
-	sc := bufio.NewScanner(f)
-	for sc.Scan() {
-		// 31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw
-		pre, post, ok := strings.Cut(sc.Text(), " - ")
-		left, right := strings.Fields(pre), strings.Fields(post)
-		if !ok || len(left) < 6 || len(right) < 3 || right[0] != "cgroup2" {
-			continue
-		}
-		if hasOption(left[5], "ro") || hasOption(right[2], "ro") {
-			continue
-		}
-		mount = unescapeMount(left[4])
-		break
-	}
-	if err := sc.Err(); err != nil {
 		return "", "", err
 	}
 	if mount == "" {
@@ -64,18 +46,35 @@ func FindHierarchy() (mount, own string, err error) {
 // FindTracking returns where a cgroup v1 hierarchy is mounted in which a service
 // manager keeps account of the processes of its services.
 func FindTracking() (mount string, err error) {
-	b, err := os.ReadFile("/proc/self/mountinfo")
+	mount, err = findMount("cgroup", "name=systemd")
+	if err == nil && mount == "" {
+		err = errors.New("no cgroup v1 hierarchy of a service manager is mounted writable")
+	}
+	return mount, err
+}
+
+// findMount returns where the first file system of a type is mounted writable that
+// has the given option of its own; any has the empty one. There may be none.
+func findMount(fsType, option string) (mount string, err error) {
+	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return "", err
 	}
-	for line := range strings.Lines(string(b)) {
-		pre, post, ok := strings.Cut(line, " - ")
+	defer f.Close()
+	sc := bufio.NewScanner(f)
+	for sc.Scan() {
+		// 31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw
+		pre, post, ok := strings.Cut(sc.Text(), " - ")
 		left, right := strings.Fields(pre), strings.Fields(post)
-		if ok && len(left) >= 6 && len(right) >= 3 && right[0] == "cgroup" && hasOption(right[2], "name=systemd") && !hasOption(left[5], "ro") {
-			return unescapeMount(left[4]), nil
+		if !ok || len(left) < 6 || len(right) < 3 || right[0] != fsType {
+			continue
 		}
+		if hasOption(left[5], "ro") || hasOption(right[2], "ro") || option != "" && !hasOption(right[2], option) {
+			continue
+		}
+		return unescapeMount(left[4]), nil
 	}
-	return "", errors.New("no cgroup v1 hierarchy of a service manager is mounted writable")
+	return "", sc.Err()
 }
 
 func hasOption(options, want string) bool {

@@ -3,15 +3,12 @@
 package proctree
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 )
 
 // LimitGroup is a group of a cgroup v1 hierarchy that bounds its processes by one
@@ -23,27 +20,11 @@ type LimitGroup string
 // FindController returns where the v1 hierarchy of a controller (memory, pids,
 // cpu) is mounted writable.
 func FindController(name string) (mount string, err error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return "", err
+	mount, err = findMount("cgroup", name)
+	if err == nil && mount == "" {
+		err = fmt.Errorf("no cgroup v1 hierarchy with the %s controller is mounted writable", name)
 	}
-	defer f.Close()
-	sc := bufio.NewScanner(f)
-	for sc.Scan() {
-		pre, post, ok := strings.Cut(sc.Text(), " - ")
-		left, right := strings.Fields(pre), strings.Fields(post)
-		if !ok || len(left) < 6 || len(right) < 3 || right[0] != "cgroup" {
-			continue
-		}
-		options := strings.Split(right[2], ",")
-		if slices.Contains(options, name) && !slices.Contains(options, "ro") && !hasOption(left[5], "ro") {
-			return unescapeMount(left[4]), nil
-		}
-	}
-	if err := sc.Err(); err != nil {
-		return "", err
-	}
-	return "", fmt.Errorf("no cgroup v1 hierarchy with the %s controller is mounted writable", name)
+	return mount, err
 }
 
 // Create makes the group and those above it. That they exist is no error.
