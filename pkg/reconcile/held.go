@@ -73,11 +73,15 @@ func (n *Name) stop(run runtime.Workload, cause StopCause, reason string) Action
 	return Action{Kind: Operate, Op: OpStop, Instance: run.Instance, Grace: n.grace(), Cause: cause, Reason: reason}
 }
 
+// interrupted reports a run that its node ended for a reason of its own, by the
+// agent or by the guard.
+func (n *Name) interrupted(run runtime.Workload) bool { return n.Stopped.interrupted() || run.Overdue }
+
 // unreported says that the run which the record speaks of is over and the record
 // does not say so yet.
 func (n *Name) unreported(run runtime.Workload, has bool) bool {
 	phase := n.record().Phase
-	return has && run.State.Dead() && phase != fleet.PhaseBackoff && !phase.Parked() && !n.Stopped.interrupted() && !run.Overdue
+	return has && run.State.Dead() && phase != fleet.PhaseBackoff && !phase.Parked() && !n.interrupted(run)
 }
 
 // finished reports a job's good end, before anything else that may be asked of
@@ -308,7 +312,7 @@ func recordExit(node Node, n Name, run runtime.Workload) Action {
 	how := describeExit(exit)
 	// A signal on a node that is being emptied is the drain's, also if the process
 	// life that sent it is over.
-	interrupted := n.Stopped.interrupted() || run.Overdue || node.Draining && exit.Signal != 0
+	interrupted := n.interrupted(run) || node.Draining && exit.Signal != 0
 	if spec.Kind == fleet.KindJob {
 		timedOut := spec.TimeoutMs > 0 && !rec.Started.IsZero() && node.Wall.Sub(rec.Started) >= millis(spec.TimeoutMs)
 		switch {

@@ -117,11 +117,7 @@ func (m *Machine) lossTimes() (due bool, killAt lease.Instant) {
 // decide looks at one name and does what Decide says, unless it is a candidate:
 // those wait for their turn.
 func (m *Machine) decide(node Node, it *item) {
-	n := Name{
-		Name: it.name, Known: it.known, Desired: it.desired, DesiredAt: it.sync.at, View: m.own.Name(it.name),
-		Runs: it.runs, NotBefore: it.notBefore, NoPause: it.noPause,
-	}
-	n.Stopped = it.stoppedFor(n.record().Instance)
+	n := m.nameOf(it)
 	if it.op != nil {
 		n.Op = it.op.kind
 	}
@@ -161,6 +157,17 @@ func (m *Machine) decide(node Node, it *item) {
 	case Acquire:
 		m.candidates[it.name] = a
 	}
+}
+
+// nameOf is what Decide may know of a name, but for an operation in flight and a
+// bucket that went back.
+func (m *Machine) nameOf(it *item) Name {
+	n := Name{
+		Name: it.name, Known: it.known, Desired: it.desired, DesiredAt: it.sync.at, View: m.own.Name(it.name),
+		Runs: it.runs, NotBefore: it.notBefore, NoPause: it.noPause,
+	}
+	n.Stopped = it.stoppedFor(n.record().Instance)
+	return n
 }
 
 // orphan tells, once, of a name that is owned here and that nobody desires.
@@ -396,8 +403,7 @@ func (m *Machine) committed(e Committed) {
 	if !ok || it == nil || it.op == nil || it.op.id != e.Op || it.op.running {
 		return
 	}
-	n := Name{Name: name, Known: it.known, Desired: it.desired, DesiredAt: it.sync.at, View: m.own.Name(name), Runs: it.runs, NotBefore: it.notBefore, NoPause: it.noPause}
-	n.Stopped = it.stoppedFor(n.record().Instance)
+	n := m.nameOf(it)
 	again := Decide(m.view(), n)
 	if e.Err == nil && again.Kind == it.op.action.Kind && again.Op == it.op.kind && again.Instance == it.op.instance {
 		m.perform(it, n)
