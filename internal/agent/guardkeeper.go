@@ -69,7 +69,8 @@ func (k *guardKeeper) run(ctx context.Context) {
 // stands tells the machine that workloads are guarded.
 func (k *guardKeeper) stands(ctx context.Context, pid int) {
 	k.retry, k.absent, k.over = 0, false, false
-	k.status.Store(&api.Guard{Pid: pid, Cgroup: ownGroup(pid)})
+	group, _ := proctree.PathOf(pid) // for people: it may have ended already
+	k.status.Store(&api.Guard{Pid: pid, Cgroup: group})
 	k.a.loop.Input(ctx, reconcile.Guard{})
 }
 
@@ -184,19 +185,4 @@ func (k *guardKeeper) spawn() (*proctree.Handle, error) {
 		return nil, fmt.Errorf("the guard does not come up (see %s): %w", out.Name(), err)
 	}
 	return h, nil
-}
-
-// ownGroup is where a process is in the cgroup v2 hierarchy; empty if that cannot
-// be told.
-func ownGroup(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		return ""
-	}
-	for line := range bytes.Lines(b) {
-		if path, ok := bytes.CutPrefix(line, []byte("0::")); ok {
-			return string(bytes.TrimSpace(path))
-		}
-	}
-	return ""
 }

@@ -31,16 +31,28 @@ func FindHierarchy() (mount, own string, err error) {
 	if mount == "" {
 		return "", "", errors.New("no cgroup v2 hierarchy is mounted writable")
 	}
-	b, err := os.ReadFile("/proc/self/cgroup")
+	own, err = pathOf("self")
 	if err != nil {
 		return "", "", err
 	}
+	return mount, own, nil
+}
+
+// PathOf returns where a process is in the cgroup v2 hierarchy, relative to its
+// mount; empty if it is in none.
+func PathOf(pid int) (path string, err error) { return pathOf(strconv.Itoa(pid)) }
+
+func pathOf(proc string) (path string, err error) {
+	b, err := os.ReadFile(filepath.Join("/proc", proc, "cgroup"))
+	if err != nil {
+		return "", err
+	}
 	for line := range strings.Lines(string(b)) {
 		if path, ok := strings.CutPrefix(line, "0::"); ok {
-			own = strings.TrimSpace(path)
+			return strings.TrimSpace(path), nil
 		}
 	}
-	return mount, own, nil
+	return "", nil
 }
 
 // FindTracking returns where a cgroup v1 hierarchy is mounted in which a service
